@@ -1,0 +1,39 @@
+//! The routing engine of Forebay.
+//!
+//! Behind one logical model (a *pool*) stand physical models (*members*) and shared upstream
+//! *accounts*. The engine picks one ([`select`]), protects it ([`breaker`], [`limits`], [`cooldown`]),
+//! retries and fails over within a budget ([`route`]), and never sends again what may already have
+//! been done ([`outcome`]). It knows the world only through ports: [`Clock`], [`Random`],
+//! [`Upstream`], [`Journal`], [`Directory`], [`State`] and [`Observer`].
+
+pub mod attempt;
+pub mod breaker;
+pub mod clock;
+pub mod cooldown;
+pub mod events;
+pub mod limits;
+pub mod live;
+pub mod member;
+pub mod outcome;
+pub mod permit;
+pub mod policy;
+pub mod pool;
+pub mod random;
+pub mod route;
+pub mod select;
+pub mod stream;
+mod sync;
+pub mod task;
+pub mod upstream;
+pub mod window;
+
+pub use breaker::{Breaker, BreakerState, Verdict};
+pub use clock::{Clock, Moment};
+pub use events::Observer;
+pub use member::{Account, AccountId, Binding, Features, Member, ModelId, ModelState, Needs};
+pub use outcome::{Class, Failure, Usage};
+pub use policy::{Capability, GroupKey, Priority, Weight};
+pub use pool::{Directory, LocalState, Pool, State};
+pub use random::Random;
+pub use route::Engine;
+pub use upstream::{Journal, Upstream};

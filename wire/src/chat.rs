@@ -1,0 +1,191 @@
+//! Chat completions in OpenAI's shape: what of an answer is content, and what of it names the upstream.
+
+use forebay_engine::Usage;
+use serde_json::{Map, Value};
+
+use crate::usage::read_usage;
+
+/// Fields of an answer that would tell who served it.
+const TELLTALES: [&str; 6] = [
+    "system_fingerprint",
+    "provider",
+    "service_tier",
+    "x_groq",
+    "request_id",
+    "provider_specific_fields",
+];
+
+/// One chunk of a streamed answer, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chunk {
+    /// Text, reasoning, a refusal, a tool call or audio is in it.
+    pub has_content: bool,
+    /// Bytes of content in it, for an estimate of tokens.
+    pub content_bytes: usize,
+    /// A choice has finished.
+    pub finished: bool,
+    /// The usage that it reports.
+    pub usage: Option<Usage>,
+    /// There are no choices in it.
+    pub is_empty: bool,
+}
+
+impl Chunk {
+    /// Understands a chunk.
+    pub fn read(chunk: &Value) -> Self {
+        let choices = chunk
+            .get("choices")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let deltas = choices.iter().filter_map(|choice| choice.get("delta"));
+        let texts = choices
+            .iter()
+            .filter_map(|choice| choice.get("text")?.as_str())
+            .map(str::len);
+        let content_bytes = deltas.map(content_bytes).sum::<usize>() + texts.sum::<usize>();
+        Self {
+            has_content: content_bytes > 0,
+            content_bytes,
+            finished: choices
+                .iter()
+                .any(|choice| choice.get("finish_reason").is_some_and(Value::is_string)),
+            usage: chunk.get("usage").and_then(read_usage),
+            is_empty: choices.is_empty(),
+        }
+    }
+}
+
+/// Bytes of content in a whole answer's message or a stream's delta; 0 when there is none.
+fn content_bytes(message: &Value) -> usize {
+    let text = |name: &str| message.get(name).and_then(Value::as_str).map_or(0, str::len);
+    let parts = message
+        .get("content")
+        .and_then(Value::as_array)
+        .map_or(0, |parts| {
+            parts
+                .iter()
+                .filter_map(|part| part.get("text")?.as_str())
+                .map(str::len)
+                .sum()
+        });
+    let whole = |name: &str| {
+        message
+            .get(name)
+            .filter(|value| is_filled(value))
+            .map_or(0, |value| value.to_string().len())
+    };
+    text("content")
+        + parts
+        + ["reasoning_content", "reasoning", "refusal"]
+            .into_iter()
+            .map(text)
+            .sum::<usize>()
+        + ["tool_calls", "function_call", "audio"]
+            .into_iter()
+            .map(whole)
+            .sum::<usize>()
+}
+
+fn is_filled(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    }
+}
+
+/// Content of a whole answer: bytes in all, and the characters of plain text where there is nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerContent {
+    /// Bytes of all content; 0 = the answer answers nothing.
+    pub bytes: usize,
+    /// Characters of text, where text is all there is; tool calls, refusals and reasoning have no minimum.
+    pub text_chars: Option<usize>,
+}
+
+impl AnswerContent {
+    /// Looks at all choices.
+    pub fn read(answer: &Value) -> Self {
+        let choices = answer
+            .get("choices")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let messages = || choices.iter().filter_map(|choice| choice.get("message"));
+        let bytes = messages().map(content_bytes).sum();
+        let plain = messages().filter_map(|message| message.get("content")?.as_str());
+        let text_bytes: usize = plain.clone().map(str::len).sum();
+        let text_chars = (text_bytes == bytes).then(|| plain.map(|text| text.chars().count()).sum());
+        Self { bytes, text_chars }
+    }
+}
+
+/// Makes an answer, or a chunk of one, ours: our id, the alias that the caller used, and nothing that
+/// names the upstream.
+pub fn disguise(answer: &mut Map<String, Value>, id: &str, alias: &str) {
+    for name in TELLTALES {
+        answer.shift_remove(name);
+    }
+    if answer.contains_key("id") {
+        answer.insert("id".into(), Value::String(id.into()));
+    }
+    if answer.contains_key("model") {
+        answer.insert("model".into(), Value::String(alias.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn has_content(delta: &Value) -> bool {
+        Chunk::read(&json!({"choices": [{"delta": delta}]})).has_content
+    }
+
+    #[test]
+    fn what_counts_as_content() {
+        assert!(has_content(&json!({"content": "x"})));
+        assert!(has_content(&json!({"reasoning_content": "hm"})));
+        assert!(has_content(&json!({"refusal": "no"})));
+        assert!(has_content(&json!({"tool_calls": [{"index": 0}]})));
+        assert!(has_content(&json!({"audio": {"data": "AA=="}})));
+        assert!(!has_content(&json!({"role": "assistant", "content": ""})));
+        assert!(!has_content(&json!({"content": null, "tool_calls": []})));
+    }
+
+    #[test]
+    fn s6_a_last_chunk_without_choices_carries_usage() {
+        let chunk =
+            Chunk::read(&json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}));
+        assert!(chunk.is_empty && !chunk.has_content);
+        assert_eq!(chunk.usage.map(|usage| usage.output_tokens), Some(2));
+    }
+
+    #[test]
+    fn a_tool_call_alone_is_no_empty_answer() {
+        let answer = json!({"choices": [{"message": {"content": null, "tool_calls": [{"id": "1"}]}}]});
+        let content = AnswerContent::read(&answer);
+        assert!(content.bytes > 0 && content.text_chars.is_none());
+        let empty = AnswerContent::read(&json!({"choices": [{"message": {"content": ""}}]}));
+        assert_eq!(
+            empty,
+            AnswerContent {
+                bytes: 0,
+                text_chars: Some(0)
+            }
+        );
+    }
+
+    #[test]
+    fn nothing_that_names_the_upstream_stays() {
+        let mut answer = json!({"id": "chatcmpl-9", "model": "gpt-x-0613", "system_fingerprint": "fp", "provider": "p",
+            "service_tier": "t", "object": "chat.completion"});
+        disguise(answer.as_object_mut().expect("an object"), "task-1", "main_text");
+        assert_eq!(
+            answer,
+            json!({"id": "task-1", "model": "main_text", "object": "chat.completion"})
+        );
+    }
+}
