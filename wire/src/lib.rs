@@ -1,8 +1,10 @@
 //! What upstreams and files say, parsed: server-sent events, error dialects, Retry-After, usage,
 //! chat completions, the import file. No I/O, and light, so that it fuzzes fast.
 
+pub mod accumulate;
 pub mod chat;
 pub mod classify;
+pub mod import;
 pub mod retry_after;
 pub mod sse;
 pub mod usage;
