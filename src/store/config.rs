@@ -1,0 +1,494 @@
+//! The configuration tables, read whole and written row by row. What a row holds is said by the
+//! fields of its [`Section`], so that a new setting is one line there and one column.
+
+use std::collections::{BTreeMap, HashMap};
+
+use forebay_wire::import::{Cell, Field, Kind, Section};
+use serde_json::Value;
+use sqlx::any::{AnyArguments, AnyRow};
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Row};
+
+use super::{Store, StoreError, exists, new_id};
+
+/// The whole configuration, as the tables hold it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Configuration {
+    /// Counts every change.
+    pub version: i64,
+    /// Providers, by key.
+    pub providers: Vec<ConfigRow>,
+    /// Accounts, by label.
+    pub accounts: Vec<ConfigRow>,
+    /// Pools, by key.
+    pub pools: Vec<ConfigRow>,
+    /// Models, by name.
+    pub models: Vec<ConfigRow>,
+    /// Callers, by name.
+    pub callers: Vec<ConfigRow>,
+    /// Which accounts serve which models.
+    pub bindings: Vec<BindingRow>,
+    /// Callers' tokens.
+    pub tokens: Vec<TokenRow>,
+    /// Settings by dotted name.
+    pub settings: BTreeMap<String, Value>,
+}
+
+/// A row of one of the sections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigRow {
+    /// Its id.
+    pub id: String,
+    /// What tells it apart: key, label or name.
+    pub name: String,
+    /// The columns that are fields of its section.
+    pub cells: BTreeMap<&'static str, Cell>,
+    /// Milliseconds UTC.
+    pub created_at: i64,
+    /// Milliseconds UTC.
+    pub updated_at: i64,
+    /// Account: its key, sealed or (version 0) in the clear.
+    pub key: Option<StoredKey>,
+    /// Model: the id of its pool.
+    pub group_id: Option<String>,
+    /// Model: JSON; its switches are under `routing`.
+    pub metadata: Option<String>,
+    /// Caller: its plan and the pools it may use (none = all).
+    pub plan: Option<Plan>,
+}
+
+/// An account's key as it is stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// Sealed, or in the clear.
+    pub text: String,
+    /// The master key that sealed it; 0 = in the clear.
+    pub version: i64,
+    /// Counts its replacements.
+    pub revision: i64,
+}
+
+impl std::fmt::Debug for StoredKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredKey").field("version", &self.version).field("revision", &self.revision).finish_non_exhaustive()
+    }
+}
+
+/// What a caller is allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Tasks under way at once.
+    pub concurrent_tasks: i64,
+    /// Micro-units a month.
+    pub monthly_credits: i64,
+    /// Pool keys, sorted; none = every pool.
+    pub pools: Vec<String>,
+}
+
+/// A binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingRow {
+    /// The model's id.
+    pub model_id: String,
+    /// The account's id.
+    pub account_id: String,
+    /// Lower is used first.
+    pub priority: i64,
+}
+
+/// A caller's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// SHA-256 in hexadecimal.
+    pub hash: String,
+    /// Whose it is.
+    pub caller_id: String,
+    /// Milliseconds UTC; 0 = never.
+    pub expires_at: i64,
+}
+
+impl Configuration {
+    /// The rows of a section.
+    pub fn rows(&self, section: Section) -> &Vec<ConfigRow> {
+        match section {
+            Section::Providers => &self.providers,
+            Section::Accounts => &self.accounts,
+            Section::Pools => &self.pools,
+            Section::Models => &self.models,
+            Section::Callers => &self.callers,
+        }
+    }
+
+    /// The rows of a section, to change them.
+    pub fn rows_mut(&mut self, section: Section) -> &mut Vec<ConfigRow> {
+        match section {
+            Section::Providers => &mut self.providers,
+            Section::Accounts => &mut self.accounts,
+            Section::Pools => &mut self.pools,
+            Section::Models => &mut self.models,
+            Section::Callers => &mut self.callers,
+        }
+    }
+
+    /// A row by its name.
+    pub fn find(&self, section: Section, name: &str) -> Option<&ConfigRow> {
+        self.rows(section).iter().find(|row| row.name == name)
+    }
+}
+
+impl ConfigRow {
+    /// Text in a column; empty when there is none.
+    pub fn text(&self, column: &str) -> &str {
+        self.optional_text(column).unwrap_or_default()
+    }
+
+    /// Text in a column.
+    pub fn optional_text(&self, column: &str) -> Option<&str> {
+        match self.cells.get(column) {
+            Some(Cell::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A whole number in a column.
+    pub fn whole(&self, column: &str) -> Option<i64> {
+        match self.cells.get(column) {
+            Some(Cell::Whole(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A number in a column.
+    pub fn real(&self, column: &str) -> Option<f64> {
+        match self.cells.get(column) {
+            Some(Cell::Real(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A flag in a column.
+    pub fn flag(&self, column: &str) -> bool {
+        self.whole(column).unwrap_or_default() != 0
+    }
+}
+
+/// The table of a section, and its column that tells rows apart.
+const fn table(section: Section) -> (&'static str, &'static str) {
+    match section {
+        Section::Providers => ("ai_providers", "key"),
+        Section::Accounts => ("ai_model_api_accounts", "label"),
+        Section::Pools => ("ai_model_groups", "group_key"),
+        Section::Models => ("ai_models", "name"),
+        Section::Callers => ("callers", "name"),
+    }
+}
+
+impl Store {
+    /// Counts every change of configuration, whoever made it.
+    pub(crate) async fn config_version(&self) -> Result<i64, StoreError> {
+        let row = sqlx::query("SELECT version FROM config_version WHERE id = 1").fetch_one(self.pool()).await?;
+        Ok(row.try_get("version")?)
+    }
+
+    /// The whole configuration at one moment.
+    pub(crate) async fn configuration(&self) -> Result<Configuration, StoreError> {
+        let mut transaction = self.read().await?;
+        let configuration = read_all(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(configuration)
+    }
+
+    /// Replaces a key in the clear by the same key sealed, unless it was changed meanwhile.
+    pub(crate) async fn seal_key(
+        &self,
+        account_id: &str,
+        clear: &str,
+        sealed: &str,
+        version: i64,
+    ) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE ai_model_api_accounts
+             SET account_key = $1, key_version = $2, key_revision = key_revision + 1
+             WHERE id = $3 AND key_version = 0 AND account_key = $4",
+        )
+        .bind(sealed)
+        .bind(version)
+        .bind(account_id)
+        .bind(clear)
+        .execute(self.pool())
+        .await?;
+        Ok(())
+    }
+}
+
+/// Reads everything inside a transaction.
+pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configuration, StoreError> {
+    let version = sqlx::query("SELECT version FROM config_version WHERE id = 1")
+        .fetch_one(&mut *connection)
+        .await?
+        .try_get("version")?;
+    let mut configuration = Configuration { version, ..Configuration::default() };
+    for section in Section::ALL {
+        let (table, identity) = table(section);
+        let sql = format!("SELECT * FROM {table} ORDER BY {identity}");
+        let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *connection).await?;
+        let rows = rows.iter().map(|row| read_row(section, row)).collect::<sqlx::Result<Vec<_>>>()?;
+        *configuration.rows_mut(section) = rows;
+    }
+    let bindings = "SELECT model_id, account_id, priority FROM ai_model_account_bindings
+                    ORDER BY model_id, priority, account_id";
+    for row in &sqlx::query(bindings).fetch_all(&mut *connection).await? {
+        configuration.bindings.push(BindingRow {
+            model_id: row.try_get("model_id")?,
+            account_id: row.try_get("account_id")?,
+            priority: row.try_get("priority")?,
+        });
+    }
+    let mut plans: HashMap<String, Plan> = HashMap::new();
+    let text = "SELECT caller_id, concurrent_tasks, monthly_credits FROM member_plans";
+    for row in &sqlx::query(text).fetch_all(&mut *connection).await? {
+        let plan = plans.entry(row.try_get("caller_id")?).or_default();
+        plan.concurrent_tasks = row.try_get("concurrent_tasks")?;
+        plan.monthly_credits = row.try_get("monthly_credits")?;
+    }
+    let mut allowed: HashMap<String, Vec<String>> = HashMap::new();
+    let text = "SELECT caller_id, group_key FROM caller_pools ORDER BY caller_id, group_key";
+    for row in &sqlx::query(text).fetch_all(&mut *connection).await? {
+        allowed.entry(row.try_get("caller_id")?).or_default().push(row.try_get("group_key")?);
+    }
+    for caller in &mut configuration.callers {
+        // A caller that hand-written SQL made has the default plan.
+        let plan = plans.remove(&caller.id).unwrap_or(Plan { concurrent_tasks: 10, ..Plan::default() });
+        caller.plan = Some(Plan { pools: allowed.remove(&caller.id).unwrap_or_default(), ..plan });
+    }
+    for row in &sqlx::query("SELECT hash, caller_id, expires_at FROM caller_tokens").fetch_all(&mut *connection).await? {
+        configuration.tokens.push(TokenRow {
+            hash: row.try_get("hash")?,
+            caller_id: row.try_get("caller_id")?,
+            expires_at: row.try_get("expires_at")?,
+        });
+    }
+    for row in &sqlx::query("SELECT key, value FROM settings").fetch_all(&mut *connection).await? {
+        let value: String = row.try_get("value")?;
+        // Text that is no JSON is a string that hand-written SQL left unquoted.
+        let value = serde_json::from_str(&value).unwrap_or(Value::String(value));
+        configuration.settings.insert(row.try_get("key")?, value);
+    }
+    Ok(configuration)
+}
+
+fn read_row(section: Section, row: &AnyRow) -> sqlx::Result<ConfigRow> {
+    let (_, identity) = table(section);
+    let mut cells = BTreeMap::new();
+    for field in section.fields() {
+        cells.insert(field.name, read_cell(field, row)?);
+    }
+    Ok(ConfigRow {
+        id: row.try_get("id")?,
+        name: row.try_get(identity)?,
+        cells,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+        key: match section {
+            Section::Accounts => Some(StoredKey {
+                text: row.try_get("account_key")?,
+                version: row.try_get("key_version")?,
+                revision: row.try_get("key_revision")?,
+            }),
+            _ => None,
+        },
+        group_id: if section == Section::Models { row.try_get("group_id")? } else { None },
+        metadata: if section == Section::Models { row.try_get("metadata")? } else { None },
+        plan: None,
+    })
+}
+
+/// How a field is stored.
+#[derive(Clone, Copy)]
+enum Stored {
+    Text,
+    Whole,
+    Real,
+}
+
+const fn stored(kind: Kind) -> Stored {
+    match kind {
+        Kind::Flag | Kind::Whole(..) | Kind::OptionalWhole(..) | Kind::Weight | Kind::Priority => Stored::Whole,
+        Kind::Real(..) | Kind::OptionalRate => Stored::Real,
+        _ => Stored::Text,
+    }
+}
+
+fn read_cell(field: &Field, row: &AnyRow) -> sqlx::Result<Cell> {
+    Ok(match stored(field.kind) {
+        Stored::Whole => row.try_get::<Option<i64>, _>(field.name)?.map(Cell::Whole),
+        Stored::Real => row.try_get::<Option<f64>, _>(field.name)?.map(Cell::Real),
+        Stored::Text => row.try_get::<Option<String>, _>(field.name)?.map(Cell::Text),
+    }
+    .unwrap_or(Cell::Null))
+}
+
+fn bind_cell<'q>(
+    query: Query<'q, Any, AnyArguments>,
+    section: Section,
+    column: &str,
+    cell: &Cell,
+) -> Query<'q, Any, AnyArguments> {
+    let kind = section.fields().iter().find(|field| field.name == column).map(|field| stored(field.kind));
+    match (cell, kind) {
+        (Cell::Whole(number), _) => query.bind(*number),
+        (Cell::Real(number), _) => query.bind(*number),
+        (Cell::Text(text), _) => query.bind(text.clone()),
+        (Cell::Null, Some(Stored::Whole)) => query.bind(None::<i64>),
+        (Cell::Null, Some(Stored::Real)) => query.bind(None::<f64>),
+        (Cell::Null, _) => query.bind(None::<String>),
+    }
+}
+
+/// Inserts a row with the given columns; the others take their defaults. Returns its id.
+pub(crate) async fn insert(
+    connection: &mut AnyConnection,
+    section: Section,
+    name: &str,
+    cells: &[(&'static str, Cell)],
+) -> Result<String, StoreError> {
+    let (table, identity) = table(section);
+    let mut columns = format!("id, {identity}, created_at, updated_at");
+    let mut places = "$1, $2, $3, $3".to_owned();
+    for (n, (column, _)) in cells.iter().enumerate() {
+        columns.push_str(&format!(", {column}"));
+        places.push_str(&format!(", ${}", n + 4));
+    }
+    let id = new_id();
+    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
+    let mut query = sqlx::query(AssertSqlSafe(sql)).bind(id.clone()).bind(name.to_owned()).bind(Store::now_ms());
+    for (column, cell) in cells {
+        query = bind_cell(query, section, column, cell);
+    }
+    query.execute(connection).await.map_err(exists(format!("{} {name}", section.one())))?;
+    Ok(id)
+}
+
+/// Changes the given columns of a row.
+pub(crate) async fn update(
+    connection: &mut AnyConnection,
+    section: Section,
+    id: &str,
+    cells: &[(&'static str, Cell)],
+) -> Result<(), StoreError> {
+    let mut sets = "updated_at = $1".to_owned();
+    for (n, (column, _)) in cells.iter().enumerate() {
+        sets.push_str(&format!(", {column} = ${}", n + 3));
+    }
+    let sql = format!("UPDATE {} SET {sets} WHERE id = $2", table(section).0);
+    let mut query = sqlx::query(AssertSqlSafe(sql)).bind(Store::now_ms()).bind(id.to_owned());
+    for (column, cell) in cells {
+        query = bind_cell(query, section, column, cell);
+    }
+    query.execute(connection).await?;
+    Ok(())
+}
+
+/// Deletes a row.
+pub(crate) async fn delete(connection: &mut AnyConnection, section: Section, id: &str) -> Result<(), StoreError> {
+    let sql = format!("DELETE FROM {} WHERE id = $1", table(section).0);
+    sqlx::query(AssertSqlSafe(sql)).bind(id).execute(connection).await?;
+    Ok(())
+}
+
+/// Replaces an account's key; its revision counts up.
+pub(crate) async fn set_key(
+    connection: &mut AnyConnection,
+    account_id: &str,
+    sealed: &str,
+    version: i64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE ai_model_api_accounts SET account_key = $1, key_version = $2, key_revision = key_revision + 1
+         WHERE id = $3",
+    )
+    .bind(sealed)
+    .bind(version)
+    .bind(account_id)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Puts a model into a pool, or into none, and sets its metadata.
+pub(crate) async fn set_model(
+    connection: &mut AnyConnection,
+    model_id: &str,
+    group_id: Option<&str>,
+    metadata: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE ai_models SET group_id = $1, metadata = $2 WHERE id = $3")
+        .bind(group_id)
+        .bind(metadata)
+        .bind(model_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Replaces all bindings of a model.
+pub(crate) async fn set_bindings(
+    connection: &mut AnyConnection,
+    model_id: &str,
+    bindings: &[(String, i64)],
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM ai_model_account_bindings WHERE model_id = $1")
+        .bind(model_id)
+        .execute(&mut *connection)
+        .await?;
+    for (account_id, priority) in bindings {
+        sqlx::query("INSERT INTO ai_model_account_bindings (model_id, account_id, priority) VALUES ($1, $2, $3)")
+            .bind(model_id)
+            .bind(account_id)
+            .bind(priority)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Replaces a caller's plan and allow-list.
+pub(crate) async fn set_plan(connection: &mut AnyConnection, caller_id: &str, plan: &Plan) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO member_plans (caller_id, concurrent_tasks, monthly_credits) VALUES ($1, $2, $3)
+         ON CONFLICT (caller_id) DO UPDATE SET concurrent_tasks = excluded.concurrent_tasks,
+             monthly_credits = excluded.monthly_credits",
+    )
+    .bind(caller_id)
+    .bind(plan.concurrent_tasks)
+    .bind(plan.monthly_credits)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("DELETE FROM caller_pools WHERE caller_id = $1").bind(caller_id).execute(&mut *connection).await?;
+    for pool in &plan.pools {
+        sqlx::query("INSERT INTO caller_pools (caller_id, group_key) VALUES ($1, $2)")
+            .bind(caller_id)
+            .bind(pool)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Sets a setting; null = back to the default.
+pub(crate) async fn set_setting(connection: &mut AnyConnection, name: &str, value: &Value) -> Result<(), StoreError> {
+    if value.is_null() {
+        sqlx::query("DELETE FROM settings WHERE key = $1").bind(name).execute(connection).await?;
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO settings (key, value, updated_at) VALUES ($1, $2, $3)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
+    )
+    .bind(name)
+    .bind(value.to_string())
+    .bind(Store::now_ms())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
