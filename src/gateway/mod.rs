@@ -1,0 +1,204 @@
+//! The public HTTP surface: /api/generate, /api/tasks, /v1/*, health.
+
+mod answer;
+mod error;
+mod generate;
+mod health;
+mod journal;
+mod keys;
+mod models;
+mod request;
+mod run;
+mod stream;
+mod tasks;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use forebay_engine::Engine;
+use tokio::sync::Notify;
+
+use self::error::{ApiError, Dialect};
+use self::keys::Keys;
+use crate::catalog::{Caller, Catalog, Snapshot};
+use crate::exchange::ChatUpstream;
+use crate::ledger::Ledger;
+use crate::telemetry::Metrics;
+
+/// What the public surface stands on; clones share it.
+pub struct Gateway<U> {
+    engine: Engine,
+    upstream: Arc<U>,
+    ledger: Ledger,
+    catalog: Arc<Catalog>,
+    metrics: Arc<Metrics>,
+    keys: Arc<Keys>,
+    draining: Arc<AtomicBool>,
+    work: Arc<Work>,
+}
+
+impl<U> Clone for Gateway<U> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            upstream: self.upstream.clone(),
+            ledger: self.ledger.clone(),
+            catalog: self.catalog.clone(),
+            metrics: self.metrics.clone(),
+            keys: self.keys.clone(),
+            draining: self.draining.clone(),
+            work: self.work.clone(),
+        }
+    }
+}
+
+impl<U> std::fmt::Debug for Gateway<U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+impl<U: ChatUpstream> Gateway<U> {
+    /// Over these parts. While `draining` is set, /readyz says 503 and new work is refused.
+    pub fn new(
+        engine: Engine,
+        upstream: Arc<U>,
+        ledger: Ledger,
+        catalog: Arc<Catalog>,
+        metrics: Arc<Metrics>,
+        draining: Arc<AtomicBool>,
+        work: Arc<Work>,
+    ) -> Self {
+        Self { engine, upstream, ledger, catalog, metrics, keys: Arc::default(), draining, work }
+    }
+
+    /// Its routes.
+    pub fn routes(self) -> Router {
+        Router::new()
+            .route("/api/generate", post(generate::generate::<U>))
+            .route("/v1/chat/completions", post(generate::chat_completions::<U>))
+            .route("/v1/models", get(models::list::<U>))
+            .route("/api/tasks", get(tasks::list::<U>))
+            .route("/api/tasks/{id}", get(tasks::show::<U>))
+            .route("/healthz", get(health::alive))
+            .route("/readyz", get(health::ready::<U>))
+            .route("/v1/{*rest}", axum::routing::any(unknown_v1))
+            .route("/api/{*rest}", axum::routing::any(unknown_api))
+            .method_not_allowed_fallback(wrong_method)
+            .layer(middleware::from_fn(with_request_id))
+            .with_state(self)
+    }
+
+    /// The caller behind a request, and the configuration that it is served by.
+    fn caller(&self, headers: &HeaderMap) -> Result<(Arc<Caller>, Arc<Snapshot>), ApiError> {
+        let snapshot = self.catalog.snapshot();
+        let now_ms = self.engine.clock().now().as_millis() as i64;
+        let caller = request::caller_of(headers, &snapshot, now_ms)?;
+        Ok((caller, snapshot))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The tasks in flight, as a stopping server waits for them.
+#[derive(Debug, Default)]
+pub struct Work {
+    tasks: AtomicUsize,
+    ended: Notify,
+}
+
+impl Work {
+    /// How many there are.
+    pub fn in_flight(&self) -> usize {
+        self.tasks.load(Ordering::Acquire)
+    }
+
+    /// Resolves once there are none.
+    pub async fn done(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.in_flight() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn begin(work: &Arc<Self>) -> WorkGuard {
+        work.tasks.fetch_add(1, Ordering::AcqRel);
+        WorkGuard(work.clone())
+    }
+}
+
+/// One task in flight.
+#[derive(Debug)]
+struct WorkGuard(Arc<Work>);
+
+impl Drop for WorkGuard {
+    fn drop(&mut self) {
+        if self.0.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.ended.notify_waiters();
+        }
+    }
+}
+
+/// What a caller is told when a handler panicked.
+pub fn panicked() -> Response {
+    ApiError::internal().response(Dialect::Forebay)
+}
+
+/// One of a caller's `concurrent_tasks`, held until its task has ended.
+#[derive(Debug)]
+struct CallerSlot(Arc<Caller>);
+
+impl CallerSlot {
+    fn take(caller: &Arc<Caller>) -> Result<Self, ApiError> {
+        let limit = caller.concurrent_tasks;
+        if caller.in_flight.try_take(Some(limit)) {
+            Ok(Self(caller.clone()))
+        } else {
+            Err(ApiError::too_many_concurrent_tasks(limit))
+        }
+    }
+}
+
+impl Drop for CallerSlot {
+    fn drop(&mut self) {
+        self.0.in_flight.release();
+    }
+}
+
+/// Every response has a request id: the task's where there is one.
+async fn with_request_id(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if !headers.contains_key("x-request-id")
+        && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::now_v7().to_string())
+    {
+        headers.insert("x-request-id", id);
+    }
+    response
+}
+
+async fn unknown_v1() -> Response {
+    let message = "this endpoint is not served here; GET /v1/models lists what may be asked";
+    ApiError::not_found(message).response(Dialect::OpenAi)
+}
+
+async fn unknown_api() -> Response {
+    ApiError::not_found("there is no such endpoint under /api").response(Dialect::Forebay)
+}
+
+async fn wrong_method(request: Request) -> Response {
+    let message = format!("{} is not a method of this endpoint", request.method());
+    let dialect = if request.uri().path().starts_with("/v1/") { Dialect::OpenAi } else { Dialect::Forebay };
+    ApiError::new(axum::http::StatusCode::METHOD_NOT_ALLOWED, "invalid_request", message).response(dialect)
+}

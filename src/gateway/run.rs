@@ -1,0 +1,307 @@
+//! One task from a checked request to its recorded end.
+//!
+//! The task runs in a tokio task of its own, so that its end is recorded whatever becomes of the
+//! connection: the caller's leaving cancels it, except where an Idempotency-Key lets the caller come
+//! back for the answer.
+
+use std::sync::Arc;
+
+use forebay_engine::attempt::AttemptEnded;
+use forebay_engine::live::LiveStream;
+use forebay_engine::task::{Job, Served, Stop, Unserved};
+use forebay_engine::Engine;
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+
+use super::{CallerSlot, Gateway, Work, WorkGuard};
+use super::answer::{Answer, Finished};
+use super::error::{ApiError, DUPLICATE_KEY};
+use super::journal::TaskJournal;
+use super::keys::KeyGuard;
+use super::request::Asked;
+use super::stream::{self, StreamStart};
+use crate::catalog::Caller;
+use crate::ledger::{Micros, Refused, TaskBegin, TaskEnd, TaskStatus};
+use crate::exchange::{Ask, ChatUpstream};
+
+/// A task under way: what everything about it needs.
+pub(super) struct Running<U> {
+    pub(super) gateway: Gateway<U>,
+    pub(super) asked: Asked,
+    pub(super) task_id: Arc<str>,
+    pub(super) journal: TaskJournal,
+    pub(super) hold: Micros,
+    /// Bytes of the request, for an estimate of its tokens.
+    pub(super) input_bytes: u64,
+    /// Milliseconds UTC.
+    pub(super) created_at: i64,
+    /// Tells those who sent the same key how it ended.
+    key: Option<KeyGuard>,
+    /// Held until the task has ended.
+    _slot: CallerSlot,
+    _work: WorkGuard,
+}
+
+/// What a task is begun with.
+pub(super) struct Begin {
+    pub(super) caller: Arc<Caller>,
+    pub(super) slot: CallerSlot,
+    pub(super) key: Option<KeyGuard>,
+    pub(super) asked: Asked,
+}
+
+impl<U: ChatUpstream> Gateway<U> {
+    /// Serves a whole answer. Dropping the future cancels the task, unless it has a key.
+    pub(super) async fn whole(&self, begin: Begin) -> Finished {
+        let (running, job) = self.begin(begin);
+        let task_id = running.task_id.clone();
+        let keep_on = running.asked.idempotency.is_some();
+        let (left, cancel) = oneshot::channel::<()>();
+        let run = tokio::spawn(async move {
+            let cancel = async {
+                // Resolves when the other half is dropped: the caller has left.
+                let _ = cancel.await;
+                if keep_on {
+                    std::future::pending::<()>().await;
+                }
+            };
+            running.whole(&job, cancel).await
+        });
+        let finished = run.await.unwrap_or_else(|_| Err(Arc::new(ApiError::internal().of_task(&task_id))));
+        drop(left);
+        finished
+    }
+
+    /// Serves a stream: resolves at its first content. Dropping the future cancels the task.
+    pub(super) async fn streamed(&self, begin: Begin) -> Result<StreamStart, Arc<ApiError>> {
+        let (running, job) = self.begin(begin);
+        let task_id = running.task_id.clone();
+        let (started, start) = oneshot::channel();
+        let run = tokio::spawn(running.streamed(job, started));
+        match start.await {
+            Ok(start) => start,
+            Err(_) => {
+                let panicked = run.await.is_err();
+                tracing::error!(task = %task_id, panicked, "a stream ended without a word");
+                Err(Arc::new(ApiError::internal().of_task(&task_id)))
+            }
+        }
+    }
+
+    fn begin(&self, begin: Begin) -> (Running<U>, Job<Ask>) {
+        let Begin { caller, slot, key, asked } = begin;
+        let task_id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
+        let ask = Ask::new(&asked.input, asked.min_content_chars);
+        let input_bytes = ask.fields.len() as u64;
+        let hold = asked.prices.hold(input_bytes, asked.answers, asked.max_tokens);
+        let created_at = self.engine.clock().now().as_millis() as i64;
+        let begin = TaskBegin {
+            id: task_id.to_string(),
+            caller_id: caller.id.clone(),
+            idempotency: asked.idempotency.clone(),
+            task_type: asked.task_type.clone(),
+            asked: asked.asked.clone(),
+            alias: asked.alias.clone(),
+            pool: asked.pool().map(ToString::to_string),
+            capability: asked.capability,
+            operation: asked.operation.clone(),
+            stream: asked.stream,
+            request_summary: asked.summary(),
+            metadata: asked.metadata.clone(),
+            hold,
+            prices: asked.prices.clone(),
+            created_at,
+        };
+        let job = Job {
+            task: task_id.clone(),
+            route: asked.route.clone(),
+            stream: asked.stream,
+            needs: asked.needs,
+            deadline: asked.deadline,
+            request: ask,
+        };
+        let journal = TaskJournal::new(self.ledger.clone(), self.catalog.clone(), task_id.clone(), begin);
+        let running = Running {
+            gateway: self.clone(),
+            asked,
+            task_id,
+            journal,
+            hold,
+            input_bytes,
+            created_at,
+            key,
+            _slot: slot,
+            _work: Work::begin(&self.work),
+        };
+        (running, job)
+    }
+}
+
+impl<U: ChatUpstream> Running<U> {
+    fn engine(&self) -> &Engine {
+        &self.gateway.engine
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.engine().clock().now().as_millis() as i64
+    }
+
+    async fn whole(self, job: &Job<Ask>, cancel: impl Future<Output = ()>) -> Finished {
+        let upstream: &U = &self.gateway.upstream;
+        match self.engine().run(upstream, &self.journal, job, cancel).await {
+            Ok(Served::Whole { answer, attempt }) => Ok(self.succeeded(answer, attempt).await),
+            // A whole answer was asked for, and a stream is none.
+            Ok(Served::Stream(live)) => {
+                drop(live);
+                Err(Arc::new(ApiError::internal().of_task(&self.task_id)))
+            }
+            Err(unserved) => Err(Arc::new(self.unserved(unserved).await)),
+        }
+    }
+
+    async fn streamed(self, job: Job<Ask>, started: oneshot::Sender<Result<StreamStart, Arc<ApiError>>>) {
+        let mut started = started;
+        let served = {
+            let upstream: &U = &self.gateway.upstream;
+            self.engine().run(upstream, &self.journal, &job, started.closed()).await
+        };
+        match served {
+            Ok(Served::Stream(live)) => self.pump(*live, started).await,
+            Ok(Served::Whole { .. }) => {
+                let _ = started.send(Err(Arc::new(ApiError::internal().of_task(&self.task_id))));
+            }
+            Err(unserved) => {
+                let error = Arc::new(self.unserved(unserved).await);
+                let _ = started.send(Err(error));
+            }
+        }
+    }
+
+    async fn pump(
+        self,
+        live: LiveStream<U::Stream>,
+        started: oneshot::Sender<Result<StreamStart, Arc<ApiError>>>,
+    ) {
+        let (pump, start) = stream::channel(&self.task_id);
+        let _ = started.send(Ok(start));
+        pump.run(self, live).await;
+    }
+
+    /// Records a task that was served, and what its caller is told.
+    async fn succeeded(&self, answer: Map<String, Value>, attempt: AttemptEnded) -> Arc<Answer> {
+        let (output, reported_usage) = Answer::split(answer);
+        let answer = self.answer(output, reported_usage, &attempt);
+        self.end_well(&answer, attempt).await;
+        answer
+    }
+
+    /// What a served task answers.
+    pub(super) fn answer(
+        &self,
+        output: Map<String, Value>,
+        reported_usage: Option<Value>,
+        attempt: &AttemptEnded,
+    ) -> Arc<Answer> {
+        let usage = attempt.usage.unwrap_or_default();
+        let charged = self.asked.prices.charge(&usage).min(self.hold);
+        Arc::new(Answer {
+            task_id: self.task_id.clone(),
+            capability: self.asked.capability,
+            alias: self.asked.alias.clone(),
+            created: self.created_at / 1_000,
+            output,
+            usage,
+            reported_usage,
+            charged,
+        })
+    }
+
+    /// Settles a served task.
+    pub(super) async fn end_well(&self, answer: &Arc<Answer>, attempt: AttemptEnded) {
+        let end = TaskEnd {
+            task_id: self.task_id.to_string(),
+            status: TaskStatus::Succeeded,
+            final_model: Some(attempt.name.clone()),
+            attempt: Some(self.journal.record(attempt)),
+            charge: Some(answer.charged),
+            output: Some(Value::Object(answer.output.clone()).to_string()),
+            usage: Some(answer.usage),
+            error: None,
+            finished_at: self.now_ms(),
+        };
+        self.end(end, Ok(answer.clone())).await;
+    }
+
+    /// Settles for what a caller took of a stream before it left.
+    pub(super) async fn cancelled_after_content(&self, answer: &Answer, attempt: AttemptEnded) {
+        let error = ApiError::of(&Stop::Cancelled).of_task(&self.task_id);
+        let end = TaskEnd {
+            task_id: self.task_id.to_string(),
+            status: TaskStatus::Cancelled,
+            final_model: Some(attempt.name.clone()),
+            attempt: Some(self.journal.record(attempt)),
+            charge: Some(answer.charged),
+            output: Some(Value::Object(answer.output.clone()).to_string()),
+            usage: Some(answer.usage),
+            error: Some(error.record()),
+            finished_at: self.now_ms(),
+        };
+        self.end(end, Err(Arc::new(error))).await;
+    }
+
+    /// Releases the hold of a task that was not served.
+    pub(super) async fn end_badly(&self, status: TaskStatus, error: &ApiError, attempt: Option<AttemptEnded>) {
+        let end = TaskEnd {
+            task_id: self.task_id.to_string(),
+            status,
+            attempt: attempt.map(|attempt| self.journal.record(attempt)),
+            charge: None,
+            output: None,
+            usage: None,
+            error: Some(error.record()),
+            final_model: None,
+            finished_at: self.now_ms(),
+        };
+        self.end(end, Err(Arc::new(error.clone()))).await;
+    }
+
+    /// Commits an end, and tells whoever waits for the same key.
+    async fn end(&self, end: TaskEnd, finished: Finished) {
+        self.gateway.metrics.task_ended(end.status, self.asked.capability);
+        self.gateway.ledger.end(end).await;
+        self.publish(finished);
+    }
+
+    fn publish(&self, finished: Finished) {
+        if let Some(key) = &self.key {
+            key.publish(finished);
+        }
+    }
+
+    async fn unserved(&self, unserved: Unserved<Refused>) -> ApiError {
+        let Unserved { stop, attempt, begun } = unserved;
+        let error = ApiError::of(&stop).of_task(&self.task_id);
+        let status = match stop {
+            Stop::OutcomeUnknown => TaskStatus::OutcomeUnknown,
+            Stop::Cancelled => TaskStatus::Cancelled,
+            _ => TaskStatus::Failed,
+        };
+        if begun {
+            self.end_badly(status, &error, attempt).await;
+        } else {
+            self.gateway.metrics.task_ended(status, self.asked.capability);
+            if let Some(begin) = self.journal.unwritten() {
+                self.gateway.ledger.refuse(begin, status, error.record());
+            }
+            if error.code != DUPLICATE_KEY {
+                self.publish(Err(Arc::new(error.clone())));
+            }
+        }
+        if let Stop::NoAvailableModel { why, .. } = &stop {
+            let now = self.engine().clock().now();
+            let why: Vec<_> = why.why.iter().map(|(name, why)| format!("{name}: {}", why.describe(now))).collect();
+            tracing::warn!(task = %self.task_id, pool = %self.asked.asked, why = %why.join("; "), "no available model");
+        }
+        error
+    }
+}

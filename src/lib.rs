@@ -1,0 +1,239 @@
+//! The server half of Forebay: the gateway that callers use, the admin API and the console's ports,
+//! the ledger, and what they stand on. [`Server::build`] puts them together.
+
+pub mod admin;
+pub mod auth;
+pub mod catalog;
+pub mod config;
+pub mod demo;
+pub mod exchange;
+pub mod gateway;
+pub mod ledger;
+pub mod simulator;
+pub mod store;
+pub mod telemetry;
+pub mod upstream;
+pub mod web;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use forebay_engine::clock::TokioClock;
+use forebay_engine::random::ThreadRandom;
+use forebay_engine::{Clock, Engine, LocalState, Random, State};
+use secrecy::ExposeSecret;
+use tokio::net::TcpListener;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::auth::{KeyRing, SecretsError};
+use crate::catalog::{Catalog, CatalogError, UrlGuard};
+use crate::config::Settings;
+use crate::gateway::{Gateway, Work};
+use crate::ledger::Ledger;
+use crate::store::events::BreakerEvents;
+use crate::store::{Store, StoreError};
+use crate::telemetry::{Metrics, Telemetry};
+use crate::upstream::HttpUpstream;
+
+/// How long answered connections may take to close once everything else has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The keys that seal secrets.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The configuration in the database.
+    #[error("the configuration does not hold together:\n{0}")]
+    Catalog(#[from] CatalogError),
+    /// The data folder.
+    #[error("{path}: {source}")]
+    DataDir {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The address.
+    #[error("can't listen on {addr}: {source}; another Forebay may be running, or set FOREBAY_ADDR")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// What a server takes from outside: real in production, chosen by tests.
+#[derive(Clone)]
+pub struct Outside {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub random: Arc<dyn Random>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self { clock: Arc::new(TokioClock::new()), random: Arc::new(ThreadRandom) }
+    }
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
+/// A server that is ready to serve.
+pub struct Server {
+    listener: TcpListener,
+    addr: SocketAddr,
+    router: Router,
+    catalog: Arc<Catalog>,
+    ledger: Ledger,
+    store: Store,
+    draining: Arc<AtomicBool>,
+    work: Arc<Work>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens the database, listens, recovers what an earlier process left, and wires the parts.
+    pub async fn build(settings: &Settings, outside: Outside) -> Result<Self, StartError> {
+        let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
+        let master_keys = settings.master_keys.as_ref().map(ExposeSecret::expose_secret);
+        let keys = KeyRing::load(master_keys, &store)?;
+        let state: Arc<dyn State> = Arc::new(LocalState::new());
+        let clock = outside.clock.clone();
+        let catalog = Catalog::open(store.clone(), keys, state, clock.clone(), Some(url_guard())).await?;
+
+        let listen = |source| StartError::Listen { addr: settings.addr, source };
+        let listener = TcpListener::bind(settings.addr).await.map_err(listen)?;
+        let addr = listener.local_addr().map_err(listen)?;
+
+        // Bound: no other process of this node is alive, so what it left behind can be settled.
+        let metrics = Metrics::new();
+        let node = node_id(settings)?;
+        let committed = metrics.clone();
+        let options = ledger::Options {
+            on_commit: Some(Arc::new(move |commit| committed.ledger_committed(commit.took))),
+            ..ledger::Options::default()
+        };
+        let ledger = Ledger::start(store.clone(), node.clone(), options).await?;
+        let breaker_events = BreakerEvents::start(store.clone(), &node);
+        let telemetry = Arc::new(Telemetry::new(metrics.clone(), breaker_events.clone()));
+        let engine = Engine::new(catalog.clone(), clock.clone(), outside.random.clone(), telemetry);
+
+        let draining = Arc::new(AtomicBool::new(false));
+        let work = Arc::new(Work::default());
+        let upstream = Arc::new(HttpUpstream::new(catalog.clone()));
+        let gateway = Gateway::new(
+            engine,
+            upstream,
+            ledger.clone(),
+            catalog.clone(),
+            metrics.clone(),
+            draining.clone(),
+            work.clone(),
+        );
+        let token = settings.metrics_token.as_ref().map(ExposeSecret::expose_secret);
+        let router = gateway
+            .routes()
+            .merge(telemetry::metrics_routes(metrics.clone(), catalog.clone(), ledger.clone(), clock, token))
+            .layer(CatchPanicLayer::custom(|_| gateway::panicked()));
+        catalog.watch();
+        tokio::spawn(metrics.upkeep());
+        if settings.redis_url.is_some() {
+            tracing::warn!("REDIS_URL is set, but breakers and limits are kept in each process so far");
+        }
+        Ok(Self { listener, addr, router, catalog, ledger, store, draining, work })
+    }
+
+    /// Where it listens.
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Its configuration.
+    pub const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Its ledger.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Its database.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Serves until `stop` resolves, then drains: /readyz says 503 and new work is refused at once;
+    /// what is in flight may end within `drain_seconds`.
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+        let Self { listener, router, catalog, ledger, draining, work, .. } = self;
+        let listener = listener.tap_io(|connection| {
+            let _ = connection.set_nodelay(true);
+        });
+        let (close, closed) = tokio::sync::oneshot::channel::<()>();
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let server = axum::serve(listener, service).with_graceful_shutdown(async {
+            let _ = closed.await;
+        });
+        let mut server = tokio::spawn(server.into_future());
+        tokio::select! {
+            ended = &mut server => return ended.unwrap_or(Ok(())),
+            () = stop => {}
+        }
+        let settings = catalog.snapshot().settings.clone();
+        tracing::info!(in_flight = work.in_flight(), "stopping: new work is refused, what is in flight may end");
+        draining.store(true, Ordering::Relaxed);
+        tokio::time::sleep(settings.drain_delay).await;
+        if tokio::time::timeout(settings.drain, work.done()).await.is_err() {
+            tracing::warn!(in_flight = work.in_flight(), "stopped before these had ended");
+        }
+        drop(close);
+        let _ = tokio::time::timeout(LAST_WORDS, server).await;
+        ledger.flush().await;
+        Ok(())
+    }
+}
+
+/// Checks a URL as it is saved: everything but what its name will resolve to.
+fn url_guard() -> UrlGuard {
+    Arc::new(|url, allow_private| {
+        let url = url.parse().map_err(|error| format!("is no URL: {error}"))?;
+        upstream::guard::check_url(&url, allow_private).map_err(|refusal| refusal.to_string())
+    })
+}
+
+/// The id of this node: made once, kept in the data folder, so that a restart knows its own.
+fn node_id(settings: &Settings) -> Result<String, StartError> {
+    let path = settings.data_dir.join("node");
+    let failed = |source| StartError::DataDir { path: path.clone(), source };
+    match std::fs::read_to_string(&path) {
+        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+        Ok(_) | Err(_) => {
+            std::fs::create_dir_all(&settings.data_dir).map_err(failed)?;
+            let id = uuid::Uuid::now_v7().to_string();
+            std::fs::write(&path, &id).map_err(failed)?;
+            Ok(id)
+        }
+    }
+}

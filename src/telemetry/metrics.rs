@@ -1,0 +1,256 @@
+//! The metrics of the contract, each with labels that only configuration can make: never a caller's text.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use forebay_engine::breaker::BreakerState;
+use forebay_engine::events::Noted;
+use forebay_engine::policy::Capability;
+use forebay_engine::{Class, Clock, GroupKey};
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::catalog::Catalog;
+use crate::ledger::{Ledger, TaskStatus};
+
+/// Upper bounds of the latency histograms, in seconds.
+const SECONDS: [f64; 16] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+/// How often histograms fold what was observed, so that nobody has to scrape for memory to stay flat.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+static METADATA: Metadata<'static> = Metadata::new("forebay", Level::INFO, None);
+
+/// All metrics of one server.
+pub struct Metrics {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    members: RwLock<HashMap<(GroupKey, Arc<str>), Arc<OfMember>>>,
+    tasks: [[Counter; 5]; Capability::ALL.len()],
+    ledger_commit: Histogram,
+    ledger_queue: Gauge,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// The series of one model in one pool.
+struct OfMember {
+    success: Counter,
+    failed: Counter,
+    unknown: Counter,
+    cancelled: Counter,
+    latency: Histogram,
+    first_content: Histogram,
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub fn new() -> Arc<Self> {
+        // The only errors are an empty list of buckets, and ours is not empty.
+        let builder = PrometheusBuilder::new();
+        let recorder = match builder.set_buckets(&SECONDS) {
+            Ok(builder) => builder.build_recorder(),
+            Err(_) => PrometheusBuilder::new().build_recorder(),
+        };
+        let tasks = Capability::ALL.map(|capability| {
+            TASK_ENDS.map(|status| {
+                counter(&recorder, "tasks_total", &[("capability", capability.as_str()), ("status", status.as_str())])
+            })
+        });
+        Arc::new(Self {
+            handle: recorder.handle(),
+            members: RwLock::default(),
+            tasks,
+            ledger_commit: histogram(&recorder, "ledger_commit_seconds", &[]),
+            ledger_queue: gauge(&recorder, "ledger_queue", &[]),
+            recorder,
+        })
+    }
+
+    /// Folds histograms from time to time, for as long as the server lives.
+    pub async fn upkeep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            self.handle.run_upkeep();
+        }
+    }
+
+    /// A task ended.
+    pub fn task_ended(&self, status: TaskStatus, capability: Capability) {
+        if let Some(place) = TASK_ENDS.iter().position(|end| *end == status) {
+            self.tasks[capability as usize][place].increment(1);
+        }
+    }
+
+    /// An attempt ended.
+    pub(super) fn attempt_ended(
+        &self,
+        pool: &GroupKey,
+        model: &str,
+        end: Noted,
+        duration: Duration,
+        first_content: Option<Duration>,
+    ) {
+        let member = self.member(pool, model);
+        match end {
+            Noted::Success => {
+                member.success.increment(1);
+                member.latency.record(duration.as_secs_f64());
+            }
+            Noted::Failed(_) => member.failed.increment(1),
+            Noted::Unknown => member.unknown.increment(1),
+            Noted::Cancelled => member.cancelled.increment(1),
+        }
+        if let Some(first_content) = first_content {
+            member.first_content.record(first_content.as_secs_f64());
+        }
+    }
+
+    /// A task went on to another model.
+    pub(super) fn switched(&self, pool: &GroupKey, from: &str, to: &str, class: Class) {
+        let labels = [("pool", pool.as_str()), ("from", from), ("to", to), ("class", class.as_str())];
+        counter(&self.recorder, "model_switch_total", &labels).increment(1);
+    }
+
+    /// A breaker changed its state.
+    pub(super) fn breaker_moved(&self, model: &str, to: BreakerState) {
+        counter(&self.recorder, "breaker_transitions_total", &[("model", model), ("to", to.as_str())]).increment(1);
+    }
+
+    /// A ledger batch was committed.
+    pub fn ledger_committed(&self, took: Duration) {
+        self.ledger_commit.record(took.as_secs_f64());
+    }
+
+    /// The text of /metrics: what was counted, and the gauges as of now.
+    fn render(&self, catalog: &Catalog, ledger: &Ledger, clock: &dyn Clock) -> String {
+        let now = clock.now();
+        for (key, pool) in &catalog.snapshot().pools {
+            let pool_label = ("pool", key.as_str());
+            gauge(&self.recorder, "active_channels", &[pool_label]).set(pool.active_channels(now) as f64);
+            for member in pool.members() {
+                let model_label = ("model", &*member.name);
+                let error_rate = member.state.recent(now).error_rate();
+                gauge(&self.recorder, "model_error_rate", &[pool_label, model_label]).set(error_rate);
+                let state = match member.state.breaker.view(now).state {
+                    BreakerState::Closed => 0.0,
+                    BreakerState::HalfOpen => 1.0,
+                    BreakerState::Open => 2.0,
+                };
+                gauge(&self.recorder, "breaker_state", &[model_label]).set(state);
+            }
+        }
+        self.ledger_queue.set(ledger.reading().queue as f64);
+        self.handle.render()
+    }
+
+    fn member(&self, pool: &GroupKey, model: &str) -> Arc<OfMember> {
+        let name = (pool.clone(), Arc::from(model));
+        let known = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(member) = known.get(&name) {
+            return member.clone();
+        }
+        drop(known);
+        let labels = [("pool", pool.as_str()), ("model", model)];
+        let invocations = |status| {
+            let labels = [labels[0], labels[1], ("status", status)];
+            counter(&self.recorder, "model_invocation_total", &labels)
+        };
+        let made = Arc::new(OfMember {
+            success: invocations("success"),
+            failed: invocations("failed"),
+            unknown: invocations("unknown"),
+            cancelled: invocations("cancelled"),
+            latency: histogram(&self.recorder, "model_latency_seconds", &labels),
+            first_content: histogram(&self.recorder, "model_first_content_seconds", &labels),
+        });
+        self.members.write().unwrap_or_else(PoisonError::into_inner).insert(name, made.clone());
+        made
+    }
+}
+
+/// How a task can end, in the order of its counters.
+const TASK_ENDS: [TaskStatus; 5] = [
+    TaskStatus::Succeeded,
+    TaskStatus::Failed,
+    TaskStatus::OutcomeUnknown,
+    TaskStatus::DeadLettered,
+    TaskStatus::Cancelled,
+];
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    let labels: Vec<_> = labels.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect();
+    Key::from_parts(name, labels)
+}
+
+fn counter(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+    recorder.register_counter(&key(name, labels), &METADATA)
+}
+
+fn gauge(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+    recorder.register_gauge(&key(name, labels), &METADATA)
+}
+
+fn histogram(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+    recorder.register_histogram(&key(name, labels), &METADATA)
+}
+
+/// What /metrics is answered from.
+#[derive(Clone)]
+struct Scrape {
+    metrics: Arc<Metrics>,
+    catalog: Arc<Catalog>,
+    ledger: Ledger,
+    clock: Arc<dyn Clock>,
+    token: Option<Arc<str>>,
+}
+
+/// GET /metrics: with `token` to whoever bears it, without one to loopback callers only, and to
+/// nothing that came through a proxy.
+pub fn metrics_routes(
+    metrics: Arc<Metrics>,
+    catalog: Arc<Catalog>,
+    ledger: Ledger,
+    clock: Arc<dyn Clock>,
+    token: Option<&str>,
+) -> Router {
+    let scrape = Scrape { metrics, catalog, ledger, clock, token: token.map(Arc::from) };
+    Router::new().route("/metrics", get(scraped)).with_state(scrape)
+}
+
+async fn scraped(
+    State(scrape): State<Scrape>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
+    let headers = request.headers();
+    let allowed = match &scrape.token {
+        Some(token) => bearer(headers) == Some(token),
+        None => peer.ip().to_canonical().is_loopback() && !is_proxied(headers),
+    };
+    if !allowed {
+        let message = "metrics need FOREBAY_METRICS_TOKEN as a bearer token; without one only this machine may read them\n";
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let text = scrape.metrics.render(&scrape.catalog, &scrape.ledger, &*scrape.clock);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
+}
+
+fn is_proxied(headers: &HeaderMap) -> bool {
+    ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name))
+}

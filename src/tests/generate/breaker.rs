@@ -1,0 +1,216 @@
+//! Breaker, cooldown and choice, on real sockets and named after their numbers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use forebay_engine::BreakerState;
+use serde_json::json;
+
+use crate::app::{Answer, Plan, TestApp};
+
+/// Sends so many generations, sixteen at a time; how many each member served, and other outcomes.
+async fn split(app: &TestApp, count: usize) -> HashMap<String, usize> {
+    let mut outcomes: HashMap<String, usize> = HashMap::new();
+    for _ in 0..count / 16 {
+        let answers = futures::future::join_all((0..16).map(|_| app.generate())).await;
+        for answer in answers {
+            let served = answer.body["output"]["choices"][0]["message"]["content"].as_str().map(str::to_owned);
+            let by = served.unwrap_or_else(|| format!("{:?}", answer.outcome()));
+            *outcomes.entry(by).or_default() += 1;
+        }
+    }
+    outcomes
+}
+
+fn share(outcomes: &HashMap<String, usize>, model: &str) -> f64 {
+    let total: usize = outcomes.values().sum();
+    *outcomes.get(&format!("Hello from {model}.")).unwrap_or(&0) as f64 / total as f64
+}
+
+#[tokio::test]
+async fn one_three_six_splits_trips_recovers_and_says_when_all_are_out() {
+    let app = TestApp::with(Plan { weights: Some([1, 3, 6]), ..Plan::default() }).await;
+    let outcomes = split(&app, 1_008).await;
+    for (model, expected) in [("a", 0.1), ("b", 0.3), ("c", 0.6)] {
+        assert!((share(&outcomes, model) - expected).abs() < 0.06, "{outcomes:?}");
+    }
+
+    app.set("c", "500");
+    let outcomes = split(&app, 112).await;
+    assert!(outcomes.keys().all(|outcome| outcome.starts_with("Hello")), "callers saw only 200s: {outcomes:?}");
+    assert_eq!(app.breaker("c").state, BreakerState::Open);
+    let before = app.asked()[2];
+    let outcomes = split(&app, 1_008).await;
+    assert!((share(&outcomes, "a") - 0.25).abs() < 0.06 && (share(&outcomes, "b") - 0.75).abs() < 0.06, "{outcomes:?}");
+    assert_eq!(app.asked()[2], before, "nothing was sent to the open one");
+
+    app.set("c", "ok");
+    app.clock.advance(Duration::from_secs(60));
+    let outcomes = split(&app, 1_008).await;
+    assert!((share(&outcomes, "c") - 0.6).abs() < 0.06, "{outcomes:?}");
+    assert_eq!(app.breaker("c").state, BreakerState::Closed);
+
+    ["a", "b", "c"].iter().for_each(|model| app.set(model, "503"));
+    let settings = json!({"settings": {"routing": {"text": {"waits_ms": [1]}}}});
+    let settings = forebay_wire::import::parse_value(&settings).expect("settings");
+    app.catalog.import(&settings, forebay::catalog::Author("test"), false).await.expect("they are taken");
+    let mut answer = app.generate().await;
+    while answer.outcome() == (502, "upstream_failed") {
+        answer = app.generate().await;
+    }
+    assert_eq!(answer.outcome(), (503, "no_available_model"));
+    let after = answer.body["error"]["retry_after_ms"].as_u64().expect("it says when");
+    assert!((1..=60_000).contains(&after) && answer.header("retry-after").is_some(), "{after}");
+    app.money_adds_up().await;
+}
+
+#[tokio::test]
+async fn b2_b10_a_rate_limited_member_is_left_alone_as_long_as_it_says() {
+    for (behaviour, seconds) in [("429-107", 107), ("429", 60)] {
+        let app = TestApp::start().await;
+        app.set("a", behaviour);
+        assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from b.");
+        app.set("a", "ok");
+        app.clock.advance(Duration::from_secs(seconds - 1));
+        app.generate().await;
+        assert_eq!(app.asked()[0], 1, "{behaviour}");
+        app.clock.advance(Duration::from_secs(2));
+        app.generate().await;
+        assert_eq!(app.asked()[0], 2, "{behaviour}");
+        assert_eq!(app.breaker("a").consecutive_failures, 0);
+    }
+}
+
+#[tokio::test]
+async fn b3_all_rate_limited_is_429_and_all_bad_keys_503() {
+    let app = TestApp::with(Plan { size: 2, ..Plan::default() }).await;
+    app.set("a", "429-40");
+    app.set("b", "429-90");
+    assert_eq!(app.generate().await.outcome(), (429, "rate_limited"));
+    let before = app.asked();
+    let answer = app.generate().await;
+    assert_eq!((answer.outcome(), app.asked()), ((429, "rate_limited"), before));
+    let after: u64 = answer.header("retry-after").and_then(|text| text.parse().ok()).expect("Retry-After");
+    assert!((35..=40).contains(&after), "{after}");
+
+    let app = TestApp::with(Plan { size: 2, ..Plan::default() }).await;
+    app.set("a", "401");
+    app.set("b", "401");
+    assert_eq!(app.generate().await.outcome(), (502, "upstream_failed"));
+    let answer = app.generate().await;
+    assert_eq!((answer.outcome(), app.asked()), ((503, "no_available_model"), [1, 1, 0]));
+}
+
+#[tokio::test]
+async fn b11_a_name_that_does_not_resolve_is_not_sent_and_the_caller_is_served() {
+    let models = json!({"a": {"base_url": "http://no-such-host.invalid/v1"}});
+    let app = TestApp::with(Plan { models, ..Plan::default() }).await;
+    assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from b.");
+    let (_, attempts) = app.last_task().await;
+    assert_eq!(attempts[0].error_class.as_deref(), Some("not_sent"));
+    assert_eq!(attempts[0].cost, Some(0), "what never left costs nothing");
+}
+
+#[tokio::test]
+async fn b11_a_port_that_refuses_is_not_sent() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let app = TestApp::start().await;
+    let file = json!({
+        "providers": [{"key": "dead", "name": "Dead", "protocol": "openai", "base_url": format!("http://{closed}/v1"),
+                       "tier": "other", "allow_private_network": true}],
+        "accounts": [{"label": "acc-dead", "provider": "dead", "account_key": "k"}],
+        "models": [{"name": "dead", "provider": "dead", "upstream_model": "x", "capability": "text",
+                    "pool": "main_text", "weight": 1_000_000, "accounts": [{"label": "acc-dead", "priority": 0}]}],
+    });
+    let file = forebay_wire::import::parse_value(&file).expect("a file");
+    app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
+    // B16: sixty-four first requests meet a dead member, and all are answered.
+    let answers = futures::future::join_all((0..64).map(|_| app.generate())).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    assert_eq!(app.breaker("dead").state, BreakerState::Open);
+}
+
+#[tokio::test]
+async fn b12_fifty_at_once_and_never_six_in_flight() {
+    let app = TestApp::with(Plan { size: 1, account: json!({"max_concurrency": 5}), ..Plan::default() }).await;
+    app.set("a", "slow-20");
+    let answers = futures::future::join_all((0..50).map(|_| app.generate())).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    assert_eq!(app.sim.visits("a").peak, 5);
+    assert!(app.permits_are_free());
+}
+
+#[tokio::test]
+async fn b13_an_edit_every_few_milliseconds_fails_no_request() {
+    let app = TestApp::start().await;
+    let edits = async {
+        for n in 0..40 {
+            let file = json!({
+                "pools": [{"group_key": "main_text", "circuit_failure_threshold": 3 + n % 5}],
+                "models": [{"name": "b", "weight": 1 + n}],
+            });
+            let file = forebay_wire::import::parse_value(&file).expect("a file");
+            app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let load = async {
+        let mut outcomes = HashMap::new();
+        for _ in 0..40 {
+            for answer in futures::future::join_all((0..8).map(|_| app.generate())).await {
+                *outcomes.entry(answer.status).or_insert(0) += 1;
+            }
+        }
+        outcomes
+    };
+    let ((), outcomes) = tokio::join!(edits, load);
+    assert_eq!(outcomes, HashMap::from([(200, 320)]));
+}
+
+#[tokio::test]
+async fn b14_a_replaced_key_is_used_by_the_very_next_call() {
+    let app = TestApp::with(Plan { size: 1, ..Plan::default() }).await;
+    app.set("a", "401");
+    app.generate().await;
+    assert_eq!(app.generate().await.outcome(), (503, "no_available_model"));
+    app.set("a", "ok");
+    let file = json!({"accounts": [{"label": "acc-a", "account_key": "sk-new"}]});
+    let file = forebay_wire::import::parse_value(&file).expect("a file");
+    app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
+    assert_eq!(app.generate().await.status, 200);
+    assert_eq!(app.sim.last_key("a").as_deref(), Some("sk-new"));
+}
+
+#[tokio::test]
+async fn b8_a_deactivated_member_gets_nothing_more_and_what_it_has_in_flight_finishes() {
+    let app = TestApp::start().await;
+    app.set("a", "slow-300");
+    let in_flight = tokio::spawn(Answer::of(app.generation()));
+    app.sim.until("a", |visits| visits.open == 1).await;
+    let file = json!({"models": [{"name": "a", "is_active": false}]});
+    let file = forebay_wire::import::parse_value(&file).expect("a file");
+    app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
+    assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from b.");
+    let answer = in_flight.await.expect("it ends");
+    assert_eq!(answer.body["output"]["choices"][0]["message"]["content"], "Hello from a.");
+    assert_eq!(app.asked(), [1, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_full_pool_is_429_with_retry_after_and_no_failure_of_the_model() {
+    let app = TestApp::with(Plan {
+        size: 1,
+        models: json!({"a": {"max_concurrency": 1}}),
+        pool: json!({"queue_timeout_ms": 50}),
+        ..Plan::default()
+    })
+    .await;
+    app.set("a", "slow-500");
+    let first = tokio::spawn(app.generation().send());
+    app.sim.until("a", |visits| visits.open == 1).await;
+    let answer = app.generate().await;
+    assert_eq!(answer.outcome(), (429, "congested"));
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(app.breaker("a").consecutive_failures, 0);
+    first.await.expect("no panic").expect("it is served");
+}

@@ -1,0 +1,7 @@
+//! POST /api/generate and /v1/chat/completions.
+
+mod answers;
+mod breaker;
+mod input;
+mod keys;
+mod streams;

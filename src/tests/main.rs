@@ -1,0 +1,4 @@
+//! The server as a whole, on real sockets: a tree that mirrors its routes.
+
+mod app;
+mod generate;

@@ -1,0 +1,62 @@
+//! Upstreams over HTTP: the engine's [`Upstream`] port, one file a protocol.
+//!
+//! Nothing is ever sent twice from here: redirects, retries and the environment's proxies are off,
+//! and a body can be read only once.
+
+mod body;
+mod clients;
+pub mod guard;
+mod openai;
+
+use std::sync::Arc;
+
+use forebay_engine::upstream::{Order, Upstream, Whole};
+use forebay_engine::{Class, Failure};
+use serde_json::{Map, Value};
+
+use self::clients::Clients;
+pub use self::openai::ChatStream;
+use crate::catalog::Catalog;
+use crate::exchange::Ask;
+
+/// All upstreams.
+#[derive(Debug)]
+pub struct HttpUpstream {
+    catalog: Arc<Catalog>,
+    clients: Clients,
+}
+
+impl HttpUpstream {
+    /// Whoever the catalog knows.
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Self { catalog, clients: Clients::default() }
+    }
+
+    async fn send(&self, order: &Order<'_, Ask>, stream: bool) -> Result<(reqwest::Response, String), Failure> {
+        let snapshot = self.catalog.snapshot();
+        let gone = || Failure::new(Class::Misconfigured, "the model is not configured any more");
+        let model = snapshot.models.get(&order.member.model).ok_or_else(gone)?;
+        let key = match order.account {
+            None => None,
+            Some(account) => Some(snapshot.accounts.get(&account.id).ok_or_else(gone)?),
+        };
+        let client = self.clients.of(&model.provider, &snapshot.settings)?;
+        openai::send(&client, model, key.map(|credential| &credential.key), order, stream).await
+    }
+}
+
+impl Upstream for HttpUpstream {
+    type Request = Ask;
+    type Answer = Map<String, Value>;
+    type Stream = ChatStream;
+
+    async fn whole(&self, order: Order<'_, Ask>) -> Result<Whole<Self::Answer>, Failure> {
+        let (response, secret) = self.send(&order, false).await?;
+        openai::read_whole(response, order.request, &secret).await
+    }
+
+    async fn stream(&self, order: Order<'_, Ask>) -> Result<ChatStream, Failure> {
+        let (response, secret) = self.send(&order, true).await?;
+        openai::read_stream(response, secret).await
+    }
+}
