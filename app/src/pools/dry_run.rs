@@ -1,0 +1,88 @@
+//! Picks as things stand now: who would be called, and why the others would not.
+
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::api::MockPick;
+use super::page::PoolActions;
+use crate::ui::action::problem_of;
+use crate::ui::format;
+use crate::ui::meter::Meter;
+use crate::ui::notice::FormProblem;
+use crate::ui::text::use_text;
+
+#[component]
+pub(super) fn DryRun(pool: String) -> impl IntoView {
+    let t = use_text();
+    let action = expect_context::<PoolActions>().mock_pick;
+    let pending = action.pending();
+    let result = move || action.value().with(|value| value.as_ref()?.as_ref().ok().cloned());
+    let label = move || if pending.get() { t.common.working } else { t.pools.dry_run_go };
+    view! {
+        <div class="panel-body">
+            <p class="muted">{t.pools.dry_run_help}</p>
+            <ActionForm action=action attr:class="inline-form">
+                <input type="hidden" name="key" value=pool/>
+                <label for="dry-run-n">{t.pools.dry_run_n}</label>
+                <input id="dry-run-n" name="n" type="number" min="1" max="10000" value="1000" required/>
+                <button class="button button-primary" disabled=pending>
+                    {label}
+                </button>
+            </ActionForm>
+            <FormProblem error=problem_of(action)/>
+            {move || result().map(|result| view! { <Picks result/> })}
+        </div>
+    }
+    .into_any()
+}
+
+#[component]
+fn Picks(result: MockPick) -> impl IntoView {
+    let t = use_text();
+    let n = result.n;
+    let nothing = result.picked.is_empty().then(|| view! { <p class="notice">{t.pools.dry_run_nothing}</p> });
+    let picked = result
+        .picked
+        .into_iter()
+        .map(|count| {
+            let share = f64::from(count.picks) / f64::from(n.max(1));
+            view! {
+                <tr>
+                    <th scope="row">{count.model}</th>
+                    <td class="wide">
+                        <Meter share=Signal::stored(share)/>
+                    </td>
+                    <td class="number">{format::count(u64::from(count.picks))}</td>
+                    <td class="number">{format::percent(u64::from(count.picks), u64::from(n))}</td>
+                </tr>
+            }
+        })
+        .collect_view();
+    let excluded = (!result.excluded.is_empty()).then(|| {
+        let rows = result
+            .excluded
+            .into_iter()
+            .map(|refusal| {
+                let reason = (t.pools.exclusion)(&refusal.reason).map_or(refusal.reason, str::to_owned);
+                view! {
+                    <li>
+                        <strong>{refusal.model}</strong>
+                        " – "
+                        {reason}
+                    </li>
+                }
+            })
+            .collect_view();
+        view! {
+            <h3>{t.pools.dry_run_excluded}</h3>
+            <ul>{rows}</ul>
+        }
+    });
+    view! {
+        {nothing}
+        <table class="picks">
+            <tbody>{picked}</tbody>
+        </table>
+        {excluded}
+    }
+}

@@ -1,0 +1,10 @@
+//! `/admin/model-pools`.
+
+pub mod api;
+mod card;
+mod dry_run;
+mod members;
+pub(crate) mod page;
+mod settings;
+#[cfg(feature = "ssr")]
+pub mod port;

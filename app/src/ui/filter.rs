@@ -1,0 +1,35 @@
+//! Filters live in the URL: a plain GET form, followed in the page once it is hydrated.
+
+use leptos::ev::SubmitEvent;
+use leptos::prelude::*;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::use_navigate;
+
+/// A form whose filled-in fields become the query of `path`.
+#[component]
+pub(crate) fn FilterForm(
+    /// The page.
+    path: &'static str,
+    /// Fields and button.
+    children: Children,
+) -> impl IntoView {
+    let navigate = use_navigate();
+    let follow = move |event: SubmitEvent| {
+        let Some(query) = filled_fields(&event) else { return };
+        event.prevent_default();
+        let url = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        navigate(&url, NavigateOptions::default());
+    };
+    view! {
+        <form class="filters" method="get" action=path on:submit=follow role="search">
+            {children()}
+        </form>
+    }
+}
+
+fn filled_fields(event: &SubmitEvent) -> Option<String> {
+    let data = leptos::form::form_data_from_event(event).ok()?;
+    let fields = web_sys::UrlSearchParams::new_with_str_sequence_sequence(&data).ok()?;
+    let fields = String::from(fields.to_string());
+    Some(fields.split('&').filter(|pair| !pair.ends_with('=')).collect::<Vec<_>>().join("&"))
+}

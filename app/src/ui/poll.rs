@@ -1,0 +1,123 @@
+//! One small server function, asked every five seconds: everything on a page that moves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_use::{use_document_visibility, use_interval_fn};
+
+use crate::port::PortError;
+
+/// How often a page asks, milliseconds.
+const EVERY_MS: u64 = 5_000;
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, PortError>>>>;
+
+/// What a page asks for again and again, with what came of it. The page shows `latest` whatever
+/// happens; `trouble` and `age` say how far it can be trusted. Pauses in a hidden tab.
+pub(crate) struct Poll<T: Send + Sync + 'static> {
+    /// The last good answer.
+    pub(crate) latest: RwSignal<Option<T>>,
+    /// Why the last try failed; none when it did not.
+    pub(crate) trouble: RwSignal<Option<PortError>>,
+    /// Seconds since `latest` came. 0 while the page is rendered: no clock is read before hydration.
+    pub(crate) age: RwSignal<u32>,
+    /// Off: nothing is asked until it is on again.
+    pub(crate) following: RwSignal<bool>,
+    arrived: StoredValue<Option<f64>>,
+    asked: StoredValue<u64>,
+    waiting: StoredValue<bool>,
+    ask: StoredValue<Arc<dyn Fn() -> Answer<T> + Send + Sync>>,
+}
+
+impl<T: Send + Sync + 'static> Clone for Poll<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Send + Sync + 'static> Copy for Poll<T> {}
+
+impl<T: Send + Sync + 'static> Poll<T> {
+    /// Starts asking once the page is hydrated. The first answer comes with the page: [`Self::seed`].
+    pub(crate) fn new<F>(ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<T, PortError>> + 'static,
+    {
+        let poll = Self {
+            latest: RwSignal::new(None),
+            trouble: RwSignal::new(None),
+            age: RwSignal::new(0),
+            following: RwSignal::new(true),
+            arrived: StoredValue::new(None),
+            asked: StoredValue::new(0),
+            waiting: StoredValue::new(false),
+            ask: StoredValue::new(Arc::new(move || Box::pin(ask()))),
+        };
+        let visibility = use_document_visibility();
+        let visible = move || visibility.get_untracked() == web_sys::VisibilityState::Visible;
+
+        use_interval_fn(
+            move || {
+                if visible() && poll.following.get_untracked() && !poll.waiting.get_value() {
+                    poll.now();
+                }
+            },
+            EVERY_MS,
+        );
+        use_interval_fn(move || poll.tick(), 1_000_u64);
+        Effect::new(move |before: Option<web_sys::VisibilityState>| {
+            let now = visibility.get();
+            let returned = now == web_sys::VisibilityState::Visible && before.is_some_and(|b| b != now);
+            if returned && poll.following.get_untracked() {
+                poll.now();
+            }
+            now
+        });
+        poll
+    }
+
+    /// Takes the answer that came with the page.
+    pub(crate) fn seed(&self, answer: T) {
+        self.arrived.set_value(None);
+        self.age.set(0);
+        self.trouble.set(None);
+        self.latest.set(Some(answer));
+    }
+
+    /// Asks at once. An older question still under way is forgotten.
+    pub(crate) fn now(&self) {
+        let poll = *self;
+        poll.asked.update_value(|n| *n += 1);
+        poll.waiting.set_value(true);
+        let number = poll.asked.get_value();
+        let answer = poll.ask.with_value(|ask| ask());
+        spawn_local(async move {
+            let answer = answer.await;
+            // The page may be gone, or have asked again meanwhile.
+            if poll.asked.try_get_value() != Some(number) {
+                return;
+            }
+            poll.waiting.set_value(false);
+            match answer {
+                Ok(answer) => {
+                    poll.arrived.set_value(Some(js_sys::Date::now()));
+                    poll.age.set(0);
+                    poll.trouble.set(None);
+                    poll.latest.set(Some(answer));
+                }
+                Err(error) => poll.trouble.set(Some(error)),
+            }
+        });
+    }
+
+    fn tick(&self) {
+        let now = js_sys::Date::now();
+        let arrived = self.arrived.get_value().unwrap_or(now);
+        self.arrived.set_value(Some(arrived));
+        // Casts saturate: a clock set back shows 0.
+        self.age.set(((now - arrived) / 1_000.0) as u32);
+    }
+}
