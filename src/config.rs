@@ -91,8 +91,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The built console.
     pub site_root: PathBuf,
-    /// The address that browsers use.
-    pub public_url: String,
+    /// The address that browsers use; `None` = where the server listens.
+    pub public_url: Option<String>,
     /// Proxies whose X-Forwarded-For is believed.
     pub trusted_proxies: Vec<IpAddr>,
     /// The zone of days and of shown times.
@@ -125,10 +125,10 @@ impl Settings {
         };
         let data_dir = sources.data_dir.unwrap_or_else(|| "data".into());
         let public_url = match sources.public_url {
-            None => format!("http://{addr}"),
-            Some(url) => origin(&url).ok_or_else(|| {
+            None => None,
+            Some(url) => Some(origin(&url).ok_or_else(|| {
                 wrong("FOREBAY_PUBLIC_URL", "must be http:// or https:// and a host, without a path")
-            })?,
+            })?),
         };
         let time_zone = match sources.time_zone.as_deref() {
             None => TimeZone::UTC,
@@ -238,7 +238,7 @@ mod tests {
         let settings = check(|_| ()).expect("the defaults are right");
         assert_eq!(settings.addr.to_string(), "127.0.0.1:8080");
         assert_eq!(settings.database_url, "sqlite:data/forebay.db");
-        assert_eq!(settings.public_url, "http://127.0.0.1:8080");
+        assert_eq!(settings.public_url, None, "where it listens");
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub struct Options {
     /// Requests a second that the demo itself sends, so that there is something to see
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100), value_name = "N")]
     pub traffic: u32,
+    /// Say where it is as one line of JSON, for a script to read
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Why the demo did not start.
@@ -88,7 +91,11 @@ pub async fn run(
         .map_err(|source| DemoError::Simulator { addr: options.simulator_addr, source })?;
     let server = Server::build(&settings, Outside::default()).await?;
     let seeded = seed(&server, &pools(&simulator.base_url())).await?;
-    greet(&server, &simulator, &seeded);
+    if options.json {
+        println!("{}", facts(&server, &simulator, &seeded));
+    } else {
+        greet(&server, &simulator, &seeded);
+    }
     if options.traffic > 0 {
         tokio::spawn(traffic(server.addr(), seeded.token.clone(), options.traffic));
     }
@@ -179,14 +186,24 @@ fn pools(base_url: &str) -> String {
     .to_string()
 }
 
+fn facts(server: &Server, simulator: &Simulator, seeded: &Seeded) -> serde_json::Value {
+    json!({
+        "url": server.public_url(),
+        "admin": seeded.operator,
+        "password": seeded.password,
+        "token": seeded.token,
+        "simulator": format!("http://{}", simulator.address()),
+    })
+}
+
 fn greet(server: &Server, simulator: &Simulator, seeded: &Seeded) {
-    let (addr, sim) = (server.addr(), simulator.address());
+    let (addr, sim, console) = (server.addr(), simulator.address(), server.public_url());
     let Seeded { operator, password, token } = seeded;
     println!(
         r#"
 Forebay is running.
 
-  console    http://{addr}/admin   ({operator} / {password})
+  console    {console}/admin   ({operator} / {password})
   token      {token}
 
 Send a generation:

@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod auth;
 pub mod catalog;
+pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod exchange;
@@ -30,6 +31,7 @@ use secrecy::ExposeSecret;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::admin::Admin;
 use crate::auth::{KeyRing, SecretsError};
 use crate::catalog::{Catalog, CatalogError, UrlGuard};
 use crate::config::Settings;
@@ -39,6 +41,7 @@ use crate::store::events::BreakerEvents;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{Metrics, Telemetry};
 use crate::upstream::HttpUpstream;
+use crate::web::{Ports, WebOptions};
 
 /// How long answered connections may take to close once everything else has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -98,6 +101,7 @@ impl fmt::Debug for Outside {
 pub struct Server {
     listener: TcpListener,
     addr: SocketAddr,
+    public_url: String,
     router: Router,
     catalog: Arc<Catalog>,
     ledger: Ledger,
@@ -120,11 +124,12 @@ impl Server {
         let keys = KeyRing::load(master_keys, &store)?;
         let state: Arc<dyn State> = Arc::new(LocalState::new());
         let clock = outside.clock.clone();
-        let catalog = Catalog::open(store.clone(), keys, state, clock.clone(), Some(url_guard())).await?;
+        let catalog = Catalog::open(store.clone(), keys, state.clone(), clock.clone(), Some(url_guard())).await?;
 
         let listen = |source| StartError::Listen { addr: settings.addr, source };
         let listener = TcpListener::bind(settings.addr).await.map_err(listen)?;
         let addr = listener.local_addr().map_err(listen)?;
+        let public_url = settings.public_url.clone().unwrap_or_else(|| format!("http://{addr}"));
 
         // Bound: no other process of this node is alive, so what it left behind can be settled.
         let metrics = Metrics::new();
@@ -151,9 +156,27 @@ impl Server {
             draining.clone(),
             work.clone(),
         );
+        let admin = Admin::new(admin::Parts {
+            catalog: catalog.clone(),
+            ledger: ledger.clone(),
+            store: store.clone(),
+            state,
+            clock: clock.clone(),
+            random: outside.random.clone(),
+            events: breaker_events,
+            time_zone: settings.time_zone.clone(),
+            public_url: public_url.clone(),
+            trusted_proxies: settings.trusted_proxies.clone(),
+        });
+        let sessions = auth::sessions::layer(&store, public_url.starts_with("https:"));
+        let operators = Router::new()
+            .nest("/api/admin", admin.routes())
+            .merge(web::console(ports_of(&admin), web_options(settings, &public_url)))
+            .layer(sessions);
         let token = settings.metrics_token.as_ref().map(ExposeSecret::expose_secret);
         let router = gateway
             .routes()
+            .merge(operators)
             .merge(telemetry::metrics_routes(metrics.clone(), catalog.clone(), ledger.clone(), clock, token))
             .layer(CatchPanicLayer::custom(|_| gateway::panicked()));
         catalog.watch();
@@ -161,12 +184,17 @@ impl Server {
         if settings.redis_url.is_some() {
             tracing::warn!("REDIS_URL is set, but breakers and limits are kept in each process so far");
         }
-        Ok(Self { listener, addr, router, catalog, ledger, store, draining, work })
+        Ok(Self { listener, addr, public_url, router, catalog, ledger, store, draining, work })
     }
 
     /// Where it listens.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The address that browsers use.
+    pub fn public_url(&self) -> &str {
+        &self.public_url
     }
 
     /// Its configuration.
@@ -215,8 +243,26 @@ impl Server {
     }
 }
 
+/// The console's ports are all the operators' side.
+fn ports_of(admin: &Admin) -> Ports {
+    Ports {
+        session: Arc::new(admin.clone()),
+        pools: Arc::new(admin.clone()),
+        accounts: Arc::new(admin.clone()),
+        tasks: Arc::new(admin.clone()),
+    }
+}
+
+fn web_options(settings: &Settings, public_url: &str) -> WebOptions {
+    WebOptions {
+        site_root: settings.site_root.clone(),
+        public_url: public_url.to_owned(),
+        time_zone: settings.time_zone.iana_name().unwrap_or("UTC").to_owned(),
+    }
+}
+
 /// Checks a URL as it is saved: everything but what its name will resolve to.
-fn url_guard() -> UrlGuard {
+pub fn url_guard() -> UrlGuard {
     Arc::new(|url, allow_private| {
         let url = url.parse().map_err(|error| format!("is no URL: {error}"))?;
         upstream::guard::check_url(&url, allow_private).map_err(|refusal| refusal.to_string())

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use forebay::config::{Settings, Sources};
 use forebay::simulator::Simulator;
-use forebay::{Outside, Server, demo, telemetry};
+use forebay::{Outside, Server, cli, demo, telemetry, url_guard};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
@@ -34,6 +34,8 @@ enum Command {
         #[arg(long, default_value = "127.0.0.1:9100", value_name = "HOST:PORT")]
         addr: String,
     },
+    #[command(flatten)]
+    OnDatabase(cli::Command),
 }
 
 fn main() -> ExitCode {
@@ -56,8 +58,18 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             },
             Command::Simulate { addr } => simulate(&addr).await,
+            Command::OnDatabase(command) => cli::run(command, &on_database(settings)).await,
         }
     })
+}
+
+fn on_database(settings: Settings) -> cli::Settings {
+    cli::Settings {
+        database_url: settings.database_url,
+        sqlite_sync_full: settings.sqlite_sync_full,
+        master_keys: settings.master_keys,
+        guard: Some(url_guard()),
+    }
 }
 
 async fn serve(settings: &Settings) -> ExitCode {
@@ -65,7 +77,7 @@ async fn serve(settings: &Settings) -> ExitCode {
         Ok(server) => server,
         Err(error) => return fail(&error),
     };
-    tracing::info!(addr = %server.addr(), console = %format!("{}/admin", settings.public_url), "serving");
+    tracing::info!(addr = %server.addr(), console = %format!("{}/admin", server.public_url()), "serving");
     if matches!(server.store().operator_count().await, Ok(0)) {
         tracing::warn!("no operator can log in yet; make one with: forebay admin create NAME");
     }

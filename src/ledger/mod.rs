@@ -45,13 +45,15 @@ pub struct Options {
     pub places: usize,
     /// Commands in one commit at most.
     pub batch: usize,
+    /// FOREBAY_TIME_ZONE: whose day an account's request is counted in.
+    pub time_zone: jiff::tz::TimeZone,
     /// Called after every commit, by the writer: must be quick.
     pub on_commit: Option<Arc<dyn Fn(Commit) + Send + Sync>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { places: 65_536, batch: 512, on_commit: None }
+        Self { places: 65_536, batch: 512, time_zone: jiff::tz::TimeZone::UTC, on_commit: None }
     }
 }
 

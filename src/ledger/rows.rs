@@ -177,6 +177,7 @@ pub(super) struct AttemptRow<'a> {
     account_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<&'a str>,
+    day: &'a str,
     node: &'a str,
     at: i64,
     waited: i64,
@@ -184,7 +185,8 @@ pub(super) struct AttemptRow<'a> {
 }
 
 impl<'a> AttemptRow<'a> {
-    pub(super) fn new(attempt: &'a AttemptBegin, node: &'a str) -> Self {
+    /// `day` is the one of the batch, in FOREBAY_TIME_ZONE.
+    pub(super) fn new(attempt: &'a AttemptBegin, node: &'a str, day: &'a str) -> Self {
         Self {
             id: &attempt.task_id,
             seq: attempt.seq,
@@ -195,6 +197,7 @@ impl<'a> AttemptRow<'a> {
             model: &attempt.model,
             account_id: attempt.account.as_ref().map(|(id, _)| &*id.0),
             account: attempt.account.as_ref().map(|(_, label)| &**label),
+            day,
             node,
             at: attempt.started_at,
             waited: attempt.waited_ms,

@@ -172,13 +172,14 @@ impl Writer {
 
     fn rows(&self, work: &Work) -> BatchRows {
         let node = &*self.node;
+        let day = jiff::Timestamp::now().to_zoned(self.options.time_zone.clone()).date().to_string();
         let first = work.begins.iter().map(|begin| &*begin.attempt);
         let attempts = first.chain(work.nexts.iter().map(|next| &*next.next));
         let ended = work.nexts.iter().filter_map(|next| next.ended.as_deref());
         let ended = ended.chain(work.ends.iter().filter_map(|end| end.end.attempt.as_ref()));
         BatchRows {
             begins: rows::array(work.begins.iter().map(|begin| BeginRow::new(&begin.task, &begin.attempt, node))),
-            attempts: rows::array(attempts.map(|attempt| AttemptRow::new(attempt, node))),
+            attempts: rows::array(attempts.map(|attempt| AttemptRow::new(attempt, node, &day))),
             ended: rows::array(ended.map(AttemptEndRow::new)),
             ends: rows::array(work.ends.iter().map(|end| EndRow::new(&end.end))),
             refused: rows::array(

@@ -7,7 +7,7 @@
 mod answer;
 pub mod behaviour;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -60,6 +60,8 @@ struct Model {
     behaviour: Option<Behaviour>,
     visits: Visits,
     last_key: Option<String>,
+    /// How often each `user` was asked for: a test marks its requests with it.
+    users: HashMap<String, u32>,
 }
 
 impl Simulator {
@@ -102,6 +104,17 @@ impl Simulator {
         self.shared.models().get(model)?.last_key.clone()
     }
 
+    /// How often each `user` field came, at whichever model.
+    pub fn users(&self) -> HashMap<String, u32> {
+        let mut users = HashMap::new();
+        for model in self.shared.models().values() {
+            for (user, count) in &model.users {
+                *users.entry(user.clone()).or_default() += count;
+            }
+        }
+        users
+    }
+
     /// Waits until what a model was asked is as `wanted` says.
     pub async fn until(&self, model: &str, wanted: impl Fn(&Visits) -> bool) -> Visits {
         let mut changed = self.shared.changed.subscribe();
@@ -130,13 +143,16 @@ impl Shared {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(self: &Arc<Self>, model: &str, key: Option<String>) -> (Behaviour, Visit) {
+    fn enter(self: &Arc<Self>, model: &str, key: Option<String>, user: Option<&str>) -> (Behaviour, Visit) {
         let mut models = self.models();
         let known = models.entry(model.to_owned()).or_default();
         known.visits.requests += 1;
         known.visits.open += 1;
         known.visits.peak = known.visits.peak.max(known.visits.open);
         known.last_key = key;
+        if let Some(user) = user {
+            *known.users.entry(user.to_owned()).or_default() += 1;
+        }
         let behaviour = known.behaviour.or_else(|| model.parse().ok()).unwrap_or_default();
         drop(models);
         self.changed.send_replace(());
@@ -205,7 +221,7 @@ async fn chat(
     let key = headers
         .get(axum::http::header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer ").map(str::to_owned));
-    let (behaviour, visit) = shared.enter(&model, key);
+    let (behaviour, visit) = shared.enter(&model, key, request["user"].as_str());
     let behaviour = match behaviour {
         Behaviour::Hang => std::future::pending().await,
         Behaviour::Reset => return Ok(answer::reset()),

@@ -59,6 +59,18 @@ LEFT JOIN credit_accounts c ON c.caller_id = b.caller
 WHERE b.hold = 0 OR b.running <= COALESCE(c.balance, 0)
 ON CONFLICT DO NOTHING";
 
+/// Requests of each account's day; before the attempts are there, so that a repetition counts nothing.
+const COUNT_REQUESTS: &str = "
+INSERT INTO account_daily (account_id, day, requests)
+SELECT s.account, s.day, COUNT(*)
+FROM (SELECT j.value ->> 'id' AS id, CAST(j.value ->> 'seq' AS BIGINT) AS seq,
+          j.value ->> 'account_id' AS account, j.value ->> 'day' AS day FROM rows(attempts) AS j) AS s
+JOIN ai_tasks t ON t.id = s.id
+WHERE s.account IS NOT NULL AND t.hold_state = 'held' AND NOT EXISTS (
+    SELECT 1 FROM ai_model_attempts a WHERE a.task_id = s.id AND a.seq = s.seq)
+GROUP BY s.account, s.day ORDER BY s.account, s.day
+ON CONFLICT (account_id, day) DO UPDATE SET requests = account_daily.requests + excluded.requests";
+
 /// Only a task that is under way gets an attempt.
 const BEGIN_ATTEMPTS: &str = "
 INSERT INTO ai_model_attempts (task_id, seq, kind, reason, provider, model_id, model, account_id, account,
@@ -167,7 +179,7 @@ SELECT j.value ->> 'id' AS id, CAST(j.value ->> 'seq' AS BIGINT) AS seq FROM row
 WHERE NOT EXISTS (SELECT 1 FROM ai_model_attempts a
     WHERE a.task_id = j.value ->> 'id' AND a.seq = CAST(j.value ->> 'seq' AS BIGINT))";
 
-const BEGINNING: [&str; 4] = [BEGIN_TASKS, BEGIN_ATTEMPTS, RESERVE, RECORD_RESERVATIONS];
+const BEGINNING: [&str; 5] = [BEGIN_TASKS, COUNT_REQUESTS, BEGIN_ATTEMPTS, RESERVE, RECORD_RESERVATIONS];
 const ENDING: [&str; 5] = [END_ATTEMPTS, RETURN_HOLDS, RECORD_SETTLEMENTS, END_TASKS, CLOSE_ATTEMPTS];
 
 /// The batch as one database runs it, spelt once.

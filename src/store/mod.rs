@@ -133,6 +133,15 @@ impl Store {
         Ok(())
     }
 
+    /// Copies an SQLite database to `file`, as it is at one moment, while it is in use.
+    ///
+    /// # Errors
+    /// When the file exists or can't be written.
+    pub async fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
+        sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(&self.pool).await?;
+        Ok(())
+    }
+
     /// Closes every connection of the pool, once its query has ended.
     pub async fn close(&self) {
         self.pool.close().await;

@@ -1,4 +1,5 @@
 //! The server as a whole, on real sockets: a tree that mirrors its routes.
 
 mod app;
+mod architecture;
 mod generate;

@@ -1,0 +1,5 @@
+//! One story a table family, told on SQLite and on PostgreSQL.
+
+mod access;
+mod configuration;
+mod ledger;
