@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use leptos_meta::{Title, provide_meta_context};
-use leptos_router::components::{A, Outlet, ParentRoute, Redirect, Route, Router, Routes};
+use leptos_router::components::{A, FlatRoutes, Route, Router};
 use leptos_router::{SsrMode, path};
 
 use crate::accounts::page::AccountsPage;
@@ -35,28 +35,31 @@ pub fn App() -> AnyView {
     view! {
         <Title formatter=move |title| format!("{title} · {}", t.common.product) text=t.common.product/>
         <Router>
-            <Routes fallback=NotFound>
-                <Route path=path!("/admin/login") view=LoginPage ssr=SsrMode::Async/>
-                <ParentRoute path=path!("/admin") view=Layout ssr=SsrMode::Async>
-                    <Route path=path!("") view=|| view! { <Redirect path="/admin/model-pools"/> }/>
-                    <Route path=path!("model-pools") view=PoolsPage ssr=SsrMode::Async/>
-                    <Route path=path!("api-accounts") view=AccountsPage ssr=SsrMode::Async/>
-                    <Route path=path!("tasks") view=TasksPage ssr=SsrMode::Async/>
-                    <Route path=path!("tasks/:id") view=TaskPage ssr=SsrMode::Async/>
-                    <Route path=path!("*any") view=NotFound ssr=SsrMode::Async/>
-                </ParentRoute>
-            </Routes>
+            <Layout>
+                <FlatRoutes fallback=NotFound>
+                    <Route path=path!("/admin/login") view=LoginPage ssr=SsrMode::Async/>
+                    <Route path=path!("/admin/model-pools") view=PoolsPage ssr=SsrMode::Async/>
+                    <Route path=path!("/admin/api-accounts") view=AccountsPage ssr=SsrMode::Async/>
+                    <Route path=path!("/admin/tasks") view=TasksPage ssr=SsrMode::Async/>
+                    <Route path=path!("/admin/tasks/:id") view=TaskPage ssr=SsrMode::Async/>
+                    <Route path=path!("/admin/*any") view=NotFound ssr=SsrMode::Async/>
+                </FlatRoutes>
+            </Layout>
         </Router>
         <ToastRegion/>
     }
     .into_any()
 }
 
-/// Navigation on the left, the page beside it.
+/// Navigation on the left, the page beside it; nothing around the login page. Who signs in or out
+/// loads the page anew, so that this is decided once.
 #[component]
-fn Layout() -> impl IntoView {
+fn Layout(children: Children) -> impl IntoView {
     let t = use_text();
     let frame = expect_context::<Frame>();
+    if frame.operator.is_none() {
+        return children().into_any();
+    }
     let pages = [
         ("/admin/model-pools", Glyph::Pools, t.pools.title),
         ("/admin/api-accounts", Glyph::Key, t.accounts.title),
@@ -97,7 +100,7 @@ fn Layout() -> impl IntoView {
             </header>
             <main id="content" tabindex="-1">
                 {viewer_note}
-                <Outlet/>
+                {children()}
             </main>
         </div>
     }

@@ -54,13 +54,8 @@ fn pool(size: usize, open: usize, now: Moment) -> Pool {
             model,
         }
     });
-    Pool::new(
-        "bench".parse().expect("a key"),
-        Capability::Text,
-        policy,
-        members.collect(),
-        &state,
-    )
+    let members = members.collect();
+    Pool::new("bench".parse().expect("a key"), Capability::Text, policy, members, &state)
 }
 
 #[divan::bench(args = [10, 100, 1000])]

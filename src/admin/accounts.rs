@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use forebay_app::accounts::api::{
     AccountChoices, AccountEdit, AccountLive, AccountNew, AccountRow, BindingRow, LiveAccount, ModelChoice,
@@ -37,9 +38,9 @@ pub(super) async fn bind(
     by: Administrator,
     State(admin): State<Admin>,
     Path((model, label)): Path<(String, String)>,
-    body: Option<Json<BindingWish>>,
+    body: Bytes,
 ) -> Result<Json<Value>, AdminError> {
-    let wish = body.map(|Json(wish)| wish).unwrap_or_default();
+    let wish: BindingWish = AdminError::optional_body(&body)?;
     admin.bind_account(&by.name, &model, &label, wish.priority).await?;
     Ok(Json(json!({ "model": model, "account": label, "priority": wish.priority })))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_wire::import::Section;
@@ -89,10 +90,10 @@ pub(super) async fn create_token(
     by: Administrator,
     State(admin): State<Admin>,
     Path(name): Path<String>,
-    body: Option<Json<TokenWish>>,
+    body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), AdminError> {
     let id = admin.caller_id(&name).await?;
-    let wish = body.map(|Json(wish)| wish).unwrap_or_default();
+    let wish: TokenWish = AdminError::optional_body(&body)?;
     let expires_at = wish.expires_at.as_deref().map(|text| parse("expires_at", text, &admin.time_zone)).transpose()?;
     let expires_at = expires_at.unwrap_or_default();
     let new = NewToken::random(tokens::CALLER);

@@ -50,6 +50,14 @@ impl AdminError {
         Self::Invalid(vec![Problem::new("", field, remedy)])
     }
 
+    /// Reads a body that may be left out.
+    pub(super) fn optional_body<T: Default + serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Self> {
+        if body.trim_ascii().is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_slice(body).map_err(|error| Self::invalid("", format!("the body: {error}")))
+    }
+
     const fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),

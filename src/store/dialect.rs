@@ -84,7 +84,11 @@ impl Dialect {
             let (placeholder, after) = after.split_once(") AS j").unwrap_or((after, ""));
             spelt.push_str(before);
             spelt.push_str(&match self {
-                Self::Sqlite => format!("json_each({placeholder}) AS j"),
+                // The limit keeps the subquery whole: each element is then rendered and parsed once a
+                // row, and not once a field.
+                Self::Sqlite => {
+                    format!("(SELECT key, value FROM json_each({placeholder}) LIMIT 1000000) AS j")
+                }
                 Self::Postgres => {
                     format!("jsonb_array_elements({placeholder}::jsonb) WITH ORDINALITY AS j(value, key)")
                 }
@@ -137,7 +141,7 @@ mod tests {
         let text = "SELECT j.value ->> 'a' FROM rows($1) AS j JOIN t ON TRUE";
         assert_eq!(
             Dialect::Sqlite.spell(text),
-            "SELECT j.value ->> 'a' FROM json_each($1) AS j JOIN t ON TRUE"
+            "SELECT j.value ->> 'a' FROM (SELECT key, value FROM json_each($1) LIMIT 1000000) AS j JOIN t ON TRUE"
         );
         assert_eq!(
             Dialect::Postgres.spell(text),

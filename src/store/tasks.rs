@@ -221,7 +221,7 @@ impl Store {
 
     /// At most `limit` tasks, newest first. The ids are found by the index that fits the filter best;
     /// the rows and their attempts are then read by id.
-    pub(crate) async fn tasks(
+    pub async fn tasks(
         &self,
         filter: &TaskFilter,
         cursor: Option<&str>,

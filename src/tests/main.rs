@@ -2,4 +2,7 @@
 
 mod app;
 mod architecture;
+mod crash;
+mod databases;
 mod generate;
+mod store;

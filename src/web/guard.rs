@@ -64,6 +64,9 @@ pub(super) async fn enter(State(guard): State<Guard>, request: Request, next: Ne
         if frame.operator.is_none() && parts.uri.path() != LOGIN {
             return with_headers(Redirect::to(&login_and_back(&parts)).into_response(), &nonce);
         }
+        if frame.operator.is_some() && parts.uri.path() == LOGIN {
+            return with_headers(Redirect::to(super::FIRST_PAGE).into_response(), &nonce);
+        }
         parts.extensions.insert(frame);
     }
     parts.extensions.insert(nonce.clone());

@@ -29,6 +29,9 @@ use tower_http::limit::RequestBodyLimitLayer;
 
 pub use origin::is_same_origin;
 
+/// Where the console begins.
+const FIRST_PAGE: &str = "/admin/model-pools";
+
 /// A form of the console is never larger.
 const BODY_LIMIT: usize = 256 * 1024;
 
@@ -71,12 +74,13 @@ pub fn console(ports: Ports, options: WebOptions) -> Router {
             move || provide_request(&ports),
             move || document(&assets),
         )
-        .route("/admin/", get(|| async { Redirect::permanent("/admin") }))
+        .route("/admin", get(|| async { Redirect::temporary(FIRST_PAGE) }))
+        .route("/admin/", get(|| async { Redirect::temporary(FIRST_PAGE) }))
         .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
         .layer(from_fn_with_state(guard, guard::enter))
         .with_state(leptos);
     Router::new()
-        .route("/", get(|| async { Redirect::temporary("/admin") }))
+        .route("/", get(|| async { Redirect::temporary(FIRST_PAGE) }))
         .merge(pages)
         .merge(assets::routes(&options.site_root))
 }

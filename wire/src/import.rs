@@ -1157,6 +1157,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::strategy::Strategy;
 
     use super::*;
 

@@ -1,5 +1,6 @@
-//! What the README's commands call: `cargo xtask build`, `serve`, `demo`, `lint`, `test`.
+//! What the README's commands call: `cargo xtask build`, `serve`, `demo`, `lint`, `test`, `bench`.
 
+mod bench;
 mod build;
 mod lint;
 mod run;
@@ -44,6 +45,12 @@ enum Task {
     Lint,
     /// Everything: lints, unit and integration tests, loom, SDK and browser tests
     Test,
+    /// Forebay beside the direct line and nginx: requests a second and latency
+    Bench {
+        /// Seconds a cell of the table
+        #[arg(long, default_value_t = 5)]
+        seconds: u32,
+    },
 }
 
 fn main() -> ExitCode {
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
         Task::Demo { rest } => build_and_run("demo", &rest),
         Task::Lint => lint::all(),
         Task::Test => suite::all(),
+        Task::Bench { seconds } => bench::all(seconds),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

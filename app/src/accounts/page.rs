@@ -7,18 +7,19 @@ use leptos_router::hooks::use_query_map;
 
 use super::api::{
     AccountChoices, AccountLive, AccountRow, AccountsView, AddAccount, BindAccount, ClearCooldown, EditAccount,
-    LiveAccount, ReplaceKey, UnbindAccount, load_accounts, watch_accounts,
+    LiveAccount, LoadAccounts, ReplaceKey, UnbindAccount, WatchAccounts,
 };
 use super::panel::{AddForm, Panel};
 use crate::frame::Frame;
-use crate::port::PortError;
-use crate::ui::action::{on_success, problem_of};
+use crate::ui::ask::ask;
 use crate::ui::badge::{CooldownBadge, ErrorClass, Time};
 use crate::ui::filter::FilterForm;
+use crate::ui::form::Act;
 use crate::ui::format;
 use crate::ui::icon::{Glyph, Icon};
+use crate::ui::load::{PageData, load, show};
 use crate::ui::meter::Meter;
-use crate::ui::notice::{ConnectionBanner, Empty, FormProblem, Problem};
+use crate::ui::notice::{ConnectionBanner, Empty, FormProblem};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
 
@@ -29,35 +30,35 @@ const MODELS_NAMED: usize = 3;
 
 /// What the forms of the page do, and the poll that shows what came of it. Found in context.
 #[derive(Clone, Copy)]
-pub(super) struct AccountActions {
-    pub(super) add: ServerAction<AddAccount>,
-    pub(super) edit: ServerAction<EditAccount>,
-    pub(super) replace_key: ServerAction<ReplaceKey>,
-    pub(super) bind: ServerAction<BindAccount>,
-    pub(super) unbind: ServerAction<UnbindAccount>,
-    pub(super) clear: ServerAction<ClearCooldown>,
+pub(super) struct AccountActs {
+    pub(super) add: Act,
+    pub(super) edit: Act,
+    pub(super) replace_key: Act,
+    pub(super) bind: Act,
+    pub(super) unbind: Act,
+    pub(super) clear: Act,
     pub(super) poll: Poll<AccountLive>,
 }
 
-impl AccountActions {
-    fn new(page: Resource<Result<AccountsView, PortError>>, poll: Poll<AccountLive>) -> Self {
+impl AccountActs {
+    fn new(page: PageData<AccountsView>, poll: Poll<AccountLive>) -> Self {
         let t = use_text();
-        let actions = Self {
-            add: ServerAction::new(),
-            edit: ServerAction::new(),
-            replace_key: ServerAction::new(),
-            bind: ServerAction::new(),
-            unbind: ServerAction::new(),
-            clear: ServerAction::new(),
+        let acts = Self {
+            add: Act::of::<AddAccount>(),
+            edit: Act::of::<EditAccount>(),
+            replace_key: Act::of::<ReplaceKey>(),
+            bind: Act::of::<BindAccount>(),
+            unbind: Act::of::<UnbindAccount>(),
+            clear: Act::of::<ClearCooldown>(),
             poll,
         };
-        on_success(actions.add, |label| (t.accounts.added)(label), move || page.refetch());
-        on_success(actions.edit, |label| (t.accounts.saved)(label), move || page.refetch());
-        on_success(actions.replace_key, |label| (t.accounts.key_replaced)(label), move || page.refetch());
-        on_success(actions.bind, |model| (t.accounts.bound)(model), move || page.refetch());
-        on_success(actions.unbind, |model| (t.accounts.unbind_done)(model), move || page.refetch());
-        on_success(actions.clear, |label| (t.accounts.cleared)(label), move || poll.now());
-        actions
+        acts.add.on_success(Box::new(t.accounts.added), Box::new(move || page.refetch()));
+        acts.edit.on_success(Box::new(t.accounts.saved), Box::new(move || page.refetch()));
+        acts.replace_key.on_success(Box::new(t.accounts.key_replaced), Box::new(move || page.refetch()));
+        acts.bind.on_success(Box::new(t.accounts.bound), Box::new(move || page.refetch()));
+        acts.unbind.on_success(Box::new(t.accounts.unbind_done), Box::new(move || page.refetch()));
+        acts.clear.on_success(Box::new(t.accounts.cleared), Box::new(move || poll.now()));
+        acts
     }
 }
 
@@ -67,10 +68,14 @@ pub(crate) fn AccountsPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let may_write = expect_context::<Frame>().may_write();
-    let page = Resource::new(|| (), |()| load_accounts());
-    let poll = Poll::new(watch_accounts);
-    let actions = AccountActions::new(page, poll);
-    provide_context(actions);
+    let page = load(|| (), |()| ask(LoadAccounts {}));
+    let poll = Poll::new(|| ask(WatchAccounts {}));
+    let acts = AccountActs::new(page, poll);
+    provide_context(acts);
+    let accounts = show(page, move |view| {
+        poll.seed(view.live.clone());
+        view! { <Accounts view/> }.into_any()
+    });
     let q = Memo::new(move |_| query.with(|query| query.get("q")).unwrap_or_default());
     view! {
         <Title text=t.accounts.title/>
@@ -91,19 +96,9 @@ pub(crate) fn AccountsPage() -> impl IntoView {
                 </A>
             })}
         </header>
-        <FormProblem error=problem_of(actions.unbind)/>
-        <FormProblem error=problem_of(actions.clear)/>
-        <Transition fallback=move || view! { <p class="muted">{t.common.loading}</p> }>
-            {move || Suspend::new(async move {
-                match page.await {
-                    Ok(view) => {
-                        poll.seed(view.live.clone());
-                        view! { <Accounts view/> }.into_any()
-                    }
-                    Err(error) => view! { <Problem error/> }.into_any(),
-                }
-            })}
-        </Transition>
+        <FormProblem act=acts.unbind/>
+        <FormProblem act=acts.clear/>
+        {accounts}
     }
     .into_any()
 }
@@ -163,7 +158,7 @@ fn Accounts(view: AccountsView) -> impl IntoView {
 fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
-    let poll = expect_context::<AccountActions>().poll;
+    let poll = expect_context::<AccountActs>().poll;
     let label = account.label.clone();
     let live = {
         let label = label.clone();

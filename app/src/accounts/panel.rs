@@ -1,15 +1,14 @@
 //! The open account: limits, key, bindings, cooldown; and the form for a new one.
 
-use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_router::components::A;
 
 use super::api::{AccountChoices, AccountEdit, AccountRow, BindingRow, LiveAccount};
-use super::page::{AccountActions, PATH};
+use super::page::{AccountActs, PATH};
 use crate::frame::Frame;
-use crate::ui::action::problem_of;
 use crate::ui::confirm::{Confirm, ConfirmButtons};
 use crate::ui::field::{CheckField, Field, InputField, Select};
+use crate::ui::form::{PostForm, SubmitButton};
 use crate::ui::notice::FormProblem;
 use crate::ui::text::use_text;
 
@@ -17,18 +16,16 @@ use crate::ui::text::use_text;
 #[component]
 pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<AccountActions>().add;
-    let pending = action.pending();
+    let act = expect_context::<AccountActs>().add;
     if choices.providers.is_empty() {
         return view! { <p class="notice">{t.accounts.no_providers}</p> }.into_any();
     }
     let first = choices.providers.first().cloned().unwrap_or_default();
     let providers: Vec<_> = choices.providers.into_iter().map(|key| (key.clone(), key)).collect();
-    let go = move || if pending.get() { t.accounts.adding } else { t.accounts.add };
     view! {
         <section class="panel-body panel-new">
             <h2>{t.accounts.add}</h2>
-            <ActionForm action=action attr:class="columns">
+            <PostForm act class="columns">
                 <div>
                     <InputField name="account[label]" prefix="new".to_owned() kind="text"
                         label=t.accounts.label help=t.accounts.label_help value=RwSignal::new(String::new())/>
@@ -41,17 +38,15 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
                 </div>
                 <div>
                     <Limits of="account[settings]" prefix="new".to_owned() settings=AccountEdit::default()/>
-                    <FormProblem error=problem_of(action)/>
+                    <FormProblem act/>
                     <div class="panel-foot">
                         <A href=PATH attr:class="button">
                             {t.common.close}
                         </A>
-                        <button class="button button-primary" disabled=pending>
-                            {go}
-                        </button>
+                        <SubmitButton act label=t.accounts.add waiting=t.accounts.adding/>
                     </div>
                 </div>
-            </ActionForm>
+            </PostForm>
         </section>
     }
     .into_any()
@@ -61,10 +56,8 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
 #[component]
 pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Option<LiveAccount>>) -> impl IntoView {
     let t = use_text();
-    let actions = expect_context::<AccountActions>();
+    let acts = expect_context::<AccountActs>();
     let may_write = expect_context::<Frame>().may_write();
-    let pending = actions.edit.pending();
-    let go = move || if pending.get() { t.common.saving } else { t.common.save };
     let AccountRow { label, provider, settings, bindings, .. } = account;
     let prefix = format!("account-{label}");
     let key_and_cooldown = may_write.then(|| {
@@ -80,18 +73,16 @@ pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Opt
         <div class="columns columns-3">
             <section>
                 <h3>{t.accounts.limits}</h3>
-                <ActionForm action=actions.edit>
+                <PostForm act=acts.edit>
                     <input type="hidden" name="label" value=of/>
                     <fieldset disabled=!may_write>
                         <Limits of="edit" prefix settings/>
                     </fieldset>
-                    <FormProblem error=problem_of(actions.edit)/>
+                    <FormProblem act=acts.edit/>
                     {may_write.then(|| view! {
-                        <button class="button button-primary" disabled=pending>
-                            {go}
-                        </button>
+                        <SubmitButton act=acts.edit label=t.common.save waiting=t.common.saving/>
                     })}
-                </ActionForm>
+                </PostForm>
             </section>
             <section>
                 <h3>{t.accounts.bindings}</h3>
@@ -159,7 +150,7 @@ fn Bindings(
     may_write: bool,
 ) -> impl IntoView {
     let t = use_text();
-    let actions = expect_context::<AccountActions>();
+    let acts = expect_context::<AccountActs>();
     let free: Vec<_> = choices
         .models
         .into_iter()
@@ -185,20 +176,16 @@ fn Bindings(
         }
         let first = free.first().map(|(name, _)| name.clone()).unwrap_or_default();
         let (model_id, priority_id) = (format!("bind-model-{label}"), format!("bind-priority-{label}"));
-        let pending = actions.bind.pending();
-        let go = move || if pending.get() { t.common.working } else { t.accounts.bind };
-        view! {
-            <ActionForm action=actions.bind attr:class="inline-form bind-form">
+            view! {
+            <PostForm act=acts.bind class="inline-form bind-form">
                 <input type="hidden" name="label" value=label.clone()/>
                 <label for=model_id.clone()>{t.accounts.model}</label>
                 <Select id=model_id name="model" choices=free value=RwSignal::new(first)/>
                 <label for=priority_id.clone()>{t.accounts.priority}</label>
                 <input id=priority_id class="cell" name="priority" type="number" min="0" step="1" value="0" required/>
-                <button class="button" disabled=pending>
-                    {go}
-                </button>
-            </ActionForm>
-            <FormProblem error=problem_of(actions.bind)/>
+                <SubmitButton act=acts.bind label=t.accounts.bind waiting=t.common.working class="button"/>
+            </PostForm>
+            <FormProblem act=acts.bind/>
         }
         .into_any()
     });
@@ -214,7 +201,7 @@ fn Bindings(
 #[component]
 fn Unbind(label: String, model: String) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<AccountActions>().unbind;
+    let act = expect_context::<AccountActs>().unbind;
     let id = format!("unbind-{label}-{model}");
     view! {
         <Confirm
@@ -223,11 +210,11 @@ fn Unbind(label: String, model: String) -> impl IntoView {
             class="button button-small"
             question=(t.accounts.unbind_ask)(&label, &model)
         >
-            <ActionForm action=action>
+            <PostForm act>
                 <input type="hidden" name="label" value=label/>
                 <input type="hidden" name="model" value=model/>
                 <ConfirmButtons of=id go=t.accounts.unbind/>
-            </ActionForm>
+            </PostForm>
         </Confirm>
     }
 }
@@ -236,26 +223,22 @@ fn Unbind(label: String, model: String) -> impl IntoView {
 #[component]
 fn KeyForm(label: String) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<AccountActions>().replace_key;
-    let pending = action.pending();
-    let go = move || if pending.get() { t.common.saving } else { t.accounts.replace_key };
+    let act = expect_context::<AccountActs>().replace_key;
     let typed = RwSignal::new(String::new());
     Effect::new(move || {
-        if action.value().with(|value| matches!(value, Some(Ok(_)))) {
+        if act.answer().is_some() {
             typed.set(String::new());
         }
     });
     view! {
         <h3>{t.accounts.replace_key}</h3>
-        <ActionForm action=action>
+        <PostForm act>
             <input type="hidden" name="label" value=label.clone()/>
             <InputField name="key" prefix=format!("replace-{label}") kind="password"
                 label=t.accounts.new_key help=t.accounts.replace_key_help value=typed/>
-            <FormProblem error=problem_of(action)/>
-            <button class="button" disabled=pending>
-                {go}
-            </button>
-        </ActionForm>
+            <FormProblem act/>
+            <SubmitButton act label=t.accounts.replace_key waiting=t.common.saving class="button"/>
+        </PostForm>
     }
 }
 
@@ -263,7 +246,7 @@ fn KeyForm(label: String) -> impl IntoView {
 #[component]
 fn ClearForm(label: String, live: Memo<Option<LiveAccount>>) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<AccountActions>().clear;
+    let act = expect_context::<AccountActs>().clear;
     let label = StoredValue::new(label);
     let cools =
         Memo::new(move |_| live.with(|live| live.as_ref().is_some_and(|live| !live.cooldowns.is_empty())));
@@ -275,10 +258,10 @@ fn ClearForm(label: String, live: Memo<Option<LiveAccount>>) -> impl IntoView {
                 view! {
                     <h3>{t.accounts.cooling}</h3>
                     <Confirm id=id.clone() label=t.accounts.clear question=(t.accounts.clear_ask)(&label)>
-                        <ActionForm action=action>
+                        <PostForm act>
                             <input type="hidden" name="label" value=label/>
                             <ConfirmButtons of=id go=t.accounts.clear/>
-                        </ActionForm>
+                        </PostForm>
                     </Confirm>
                 }
             }

@@ -7,7 +7,7 @@ use leptos_router::hooks::use_query_map;
 use super::api::{LivePool, PoolCard, PoolDetail};
 use super::dry_run::DryRun;
 use super::members::Members;
-use super::page::PoolActions;
+use super::page::PoolActs;
 use super::settings::Settings;
 use crate::ui::copy::CopyButton;
 use crate::ui::format;
@@ -55,7 +55,7 @@ pub(super) fn Card(card: PoolCard, detail: Option<PoolDetail>) -> impl IntoView 
 #[component]
 fn Figures(card: PoolCard) -> impl IntoView {
     let t = use_text();
-    let poll = expect_context::<PoolActions>().poll;
+    let poll = expect_context::<PoolActs>().poll;
     let key = card.key;
     let live = Memo::new(move |_| {
         poll.latest.with(|live| live.as_ref()?.pools.iter().find(|pool| pool.key == key).cloned())

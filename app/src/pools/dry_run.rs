@@ -1,11 +1,10 @@
 //! Picks as things stand now: who would be called, and why the others would not.
 
-use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::api::MockPick;
-use super::page::PoolActions;
-use crate::ui::action::problem_of;
+use super::page::PoolActs;
+use crate::ui::form::{PostForm, SubmitButton};
 use crate::ui::format;
 use crate::ui::meter::Meter;
 use crate::ui::notice::FormProblem;
@@ -14,22 +13,18 @@ use crate::ui::text::use_text;
 #[component]
 pub(super) fn DryRun(pool: String) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().mock_pick;
-    let pending = action.pending();
-    let result = move || action.value().with(|value| value.as_ref()?.as_ref().ok().cloned());
-    let label = move || if pending.get() { t.common.working } else { t.pools.dry_run_go };
+    let act = expect_context::<PoolActs>().mock_pick;
+    let result = move || serde_json::from_slice::<MockPick>(act.answer()?.as_bytes()).ok();
     view! {
         <div class="panel-body">
             <p class="muted">{t.pools.dry_run_help}</p>
-            <ActionForm action=action attr:class="inline-form">
+            <PostForm act class="inline-form">
                 <input type="hidden" name="key" value=pool/>
                 <label for="dry-run-n">{t.pools.dry_run_n}</label>
                 <input id="dry-run-n" name="n" type="number" min="1" max="10000" value="1000" required/>
-                <button class="button button-primary" disabled=pending>
-                    {label}
-                </button>
-            </ActionForm>
-            <FormProblem error=problem_of(action)/>
+                <SubmitButton act label=t.pools.dry_run_go waiting=t.common.working/>
+            </PostForm>
+            <FormProblem act/>
             {move || result().map(|result| view! { <Picks result/> })}
         </div>
     }

@@ -1,13 +1,13 @@
 //! The members of the open pool.
 
-use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::api::{LiveModel, MemberAccount, MemberRow, PoolDetail};
-use super::page::PoolActions;
+use super::page::PoolActs;
 use crate::frame::Frame;
 use crate::ui::badge::{BreakerBadge, CooldownBadge, ErrorClass, Time};
 use crate::ui::confirm::{Confirm, ConfirmButtons};
+use crate::ui::form::PostForm;
 use crate::ui::format;
 use crate::ui::icon::{Glyph, Icon};
 use crate::ui::meter::Meter;
@@ -99,8 +99,8 @@ fn Member(
     threshold: u32,
 ) -> impl IntoView {
     let t = use_text();
-    let actions = expect_context::<PoolActions>();
-    let poll = actions.poll;
+    let acts = expect_context::<PoolActs>();
+    let poll = acts.poll;
     let may_write = expect_context::<Frame>().may_write();
     let name = member.model.clone();
     let live = {
@@ -292,15 +292,14 @@ fn MemberActions(pool: String, member: MemberRow, form_id: String, typed: Typed)
 #[component]
 fn SaveMember(member: MemberRow, form_id: String, typed: Typed) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().set_member;
+    let act = expect_context::<PoolActs>().set_member;
     let (weight, priority) = (member.weight.to_string(), member.priority.to_string());
     let changed = move || typed.weight.with(|w| *w != weight) || typed.priority.with(|p| *p != priority);
     let name = member.model.clone();
-    let saving =
-        Memo::new(move |_| action.input().with(|input| input.as_ref().is_some_and(|input| input.model == name)));
+    let saving = Memo::new(move |_| act.is_pending_for(&name));
     let label = move || if saving.get() { t.common.saving } else { t.common.save };
     view! {
-        <ActionForm action=action attr:id=form_id>
+        <PostForm act id=form_id of=member.model.clone()>
             <input type="hidden" name="model" value=member.model/>
             <input type="hidden" name="edit[is_active]" value=member.is_active.to_string()/>
             <button
@@ -310,22 +309,22 @@ fn SaveMember(member: MemberRow, form_id: String, typed: Typed) -> impl IntoView
             >
                 {label}
             </button>
-        </ActionForm>
+        </PostForm>
     }
 }
 
 #[component]
 fn Reset(model: String) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().reset;
+    let act = expect_context::<PoolActs>().reset;
     let id = format!("reset-{model}");
     let question = (t.pools.reset_ask)(&model);
     view! {
         <Confirm id=id.clone() label=t.pools.reset class="button button-small" question>
-            <ActionForm action=action>
+            <PostForm act>
                 <input type="hidden" name="model" value=model/>
                 <ConfirmButtons of=id go=t.pools.reset/>
-            </ActionForm>
+            </PostForm>
         </Confirm>
     }
 }
@@ -333,18 +332,18 @@ fn Reset(model: String) -> impl IntoView {
 #[component]
 fn ForceOpen(model: String) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().force_open;
+    let act = expect_context::<PoolActs>().force_open;
     let id = format!("force-open-{model}");
     let seconds_id = format!("{id}-seconds");
     let question = (t.pools.force_open_ask)(&model);
     view! {
         <Confirm id=id.clone() label=t.pools.force_open class="button button-small" question>
-            <ActionForm action=action>
+            <PostForm act>
                 <input type="hidden" name="model" value=model/>
                 <label for=seconds_id.clone()>{t.pools.force_open_seconds}</label>
                 <input id=seconds_id name="seconds" type="number" min="1" step="1" value="300" required/>
                 <ConfirmButtons of=id go=t.pools.force_open/>
-            </ActionForm>
+            </PostForm>
         </Confirm>
     }
 }
@@ -353,7 +352,7 @@ fn ForceOpen(model: String) -> impl IntoView {
 #[component]
 fn Rotation(pool: String, member: MemberRow) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().set_member;
+    let act = expect_context::<PoolActs>().set_member;
     let MemberRow { model, weight, priority, is_active, .. } = member;
     let id = format!("rotation-{model}");
     let (label, question) = if is_active {
@@ -363,13 +362,13 @@ fn Rotation(pool: String, member: MemberRow) -> impl IntoView {
     };
     view! {
         <Confirm id=id.clone() label class="button button-small" question>
-            <ActionForm action=action>
+            <PostForm act>
                 <input type="hidden" name="model" value=model/>
                 <input type="hidden" name="edit[weight]" value=weight.to_string()/>
                 <input type="hidden" name="edit[priority]" value=priority.to_string()/>
                 <input type="hidden" name="edit[is_active]" value=(!is_active).to_string()/>
                 <ConfirmButtons of=id go=label/>
-            </ActionForm>
+            </PostForm>
         </Confirm>
     }
 }
@@ -377,15 +376,15 @@ fn Rotation(pool: String, member: MemberRow) -> impl IntoView {
 #[component]
 fn ResetAll(pool: String, names: String) -> impl IntoView {
     let t = use_text();
-    let actions = expect_context::<PoolActions>();
+    let acts = expect_context::<PoolActs>();
     let question = (t.pools.reset_all_ask)(&pool, &names);
     view! {
         <div class="panel-foot">
             <Confirm id="reset-all".to_owned() label=t.pools.reset_all question>
-                <ActionForm action=actions.reset_all>
+                <PostForm act=acts.reset_all>
                     <input type="hidden" name="key" value=pool/>
                     <ConfirmButtons of="reset-all".to_owned() go=t.pools.reset_all/>
-                </ActionForm>
+                </PostForm>
             </Confirm>
         </div>
     }

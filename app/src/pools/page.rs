@@ -5,46 +5,49 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use super::api::{
-    EditPool, ForceOpen, LiveView, RunMockPick, PoolCard, PoolsView, ResetBreaker, ResetBreakers, SetMember,
-    load_pools, watch_pools,
+    EditPool, ForceOpen, LiveView, LoadPools, PoolCard, PoolsView, ResetBreaker, ResetBreakers, RunMockPick,
+    SetMember, WatchPools,
 };
 use super::card::Card;
-use crate::ui::action::{on_success, problem_of};
+use crate::ui::ask::ask;
 use crate::ui::filter::FilterForm;
-use crate::ui::notice::{ConnectionBanner, Empty, FormProblem, Problem};
+use crate::ui::form::Act;
+use crate::ui::load::{PageData, load, show};
+use crate::ui::notice::{ConnectionBanner, Empty, FormProblem};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
 
 /// What the forms of the page do, and the poll that shows what came of it. Found in context.
 #[derive(Clone, Copy)]
-pub(super) struct PoolActions {
-    pub(super) edit: ServerAction<EditPool>,
-    pub(super) set_member: ServerAction<SetMember>,
-    pub(super) reset: ServerAction<ResetBreaker>,
-    pub(super) reset_all: ServerAction<ResetBreakers>,
-    pub(super) force_open: ServerAction<ForceOpen>,
-    pub(super) mock_pick: ServerAction<RunMockPick>,
+pub(super) struct PoolActs {
+    pub(super) edit: Act,
+    pub(super) set_member: Act,
+    pub(super) reset: Act,
+    pub(super) reset_all: Act,
+    pub(super) force_open: Act,
+    pub(super) mock_pick: Act,
     pub(super) poll: Poll<LiveView>,
 }
 
-impl PoolActions {
-    fn new(page: Resource<Result<PoolsView, crate::port::PortError>>, poll: Poll<LiveView>) -> Self {
+impl PoolActs {
+    fn new(page: PageData<PoolsView>, poll: Poll<LiveView>) -> Self {
         let t = use_text();
-        let actions = Self {
-            edit: ServerAction::new(),
-            set_member: ServerAction::new(),
-            reset: ServerAction::new(),
-            reset_all: ServerAction::new(),
-            force_open: ServerAction::new(),
-            mock_pick: ServerAction::new(),
+        let acts = Self {
+            edit: Act::of::<EditPool>(),
+            set_member: Act::of::<SetMember>(),
+            reset: Act::of::<ResetBreaker>(),
+            reset_all: Act::of::<ResetBreakers>(),
+            force_open: Act::of::<ForceOpen>(),
+            mock_pick: Act::of::<RunMockPick>(),
             poll,
         };
-        on_success(actions.edit, |key| (t.pools.settings_saved)(key), move || page.refetch());
-        on_success(actions.set_member, |model| (t.pools.member_saved)(model), move || page.refetch());
-        on_success(actions.reset, |model| (t.pools.reset_done)(model), move || poll.now());
-        on_success(actions.reset_all, |n| (t.pools.reset_all_done)(*n), move || poll.now());
-        on_success(actions.force_open, |model| (t.pools.force_open_done)(model), move || poll.now());
-        actions
+        let reset = |n: &str| (t.pools.reset_all_done)(n.parse().unwrap_or_default());
+        acts.edit.on_success(Box::new(t.pools.settings_saved), Box::new(move || page.refetch()));
+        acts.set_member.on_success(Box::new(t.pools.member_saved), Box::new(move || page.refetch()));
+        acts.reset.on_success(Box::new(t.pools.reset_done), Box::new(move || poll.now()));
+        acts.reset_all.on_success(Box::new(reset), Box::new(move || poll.now()));
+        acts.force_open.on_success(Box::new(t.pools.force_open_done), Box::new(move || poll.now()));
+        acts
     }
 }
 
@@ -54,10 +57,14 @@ pub(crate) fn PoolsPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let open = Memo::new(move |_| query.with(|query| query.get("pool")));
-    let page = Resource::new(move || open.get(), load_pools);
-    let poll = Poll::new(move || watch_pools(open.get_untracked()));
-    let actions = PoolActions::new(page, poll);
-    provide_context(actions);
+    let page = load(move || open.get(), |open| ask(LoadPools { open }));
+    let poll = Poll::new(move || ask(WatchPools { open: open.get_untracked() }));
+    let acts = PoolActs::new(page, poll);
+    provide_context(acts);
+    let cards = show(page, move |view| {
+        poll.seed(view.live.clone());
+        view! { <Cards view open/> }.into_any()
+    });
     view! {
         <Title text=t.pools.title/>
         <ConnectionBanner trouble=poll.trouble age=poll.age/>
@@ -65,21 +72,11 @@ pub(crate) fn PoolsPage() -> impl IntoView {
             <h1>{t.pools.title}</h1>
             <Search open/>
         </header>
-        <FormProblem error=problem_of(actions.set_member)/>
-        <FormProblem error=problem_of(actions.reset)/>
-        <FormProblem error=problem_of(actions.reset_all)/>
-        <FormProblem error=problem_of(actions.force_open)/>
-        <Transition fallback=move || view! { <p class="muted">{t.common.loading}</p> }>
-            {move || Suspend::new(async move {
-                match page.await {
-                    Ok(view) => {
-                        poll.seed(view.live.clone());
-                        view! { <Cards view open/> }.into_any()
-                    }
-                    Err(error) => view! { <Problem error/> }.into_any(),
-                }
-            })}
-        </Transition>
+        <FormProblem act=acts.set_member/>
+        <FormProblem act=acts.reset/>
+        <FormProblem act=acts.reset_all/>
+        <FormProblem act=acts.force_open/>
+        {cards}
     }
     .into_any()
 }

@@ -1,12 +1,11 @@
 //! The settings of the open pool: every field with what it does and its default.
 
-use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::api::{BreakerPolicy, PoolDetail, PoolEdit, Strategy};
-use super::page::PoolActions;
+use super::page::PoolActs;
 use crate::frame::Frame;
-use crate::ui::action::problem_of;
+use crate::ui::form::{PostForm, SubmitButton};
 use crate::ui::field::{CheckField, InputField, SelectField};
 use crate::ui::notice::FormProblem;
 use crate::ui::text::use_text;
@@ -55,14 +54,12 @@ impl BreakerFields {
 #[component]
 pub(super) fn Settings(detail: PoolDetail) -> impl IntoView {
     let t = use_text();
-    let action = expect_context::<PoolActions>().edit;
+    let act = expect_context::<PoolActs>().edit;
     let may_write = expect_context::<Frame>().may_write();
-    let pending = action.pending();
-    let label = move || if pending.get() { t.common.saving } else { t.common.save };
     let PoolDetail { card, settings, .. } = detail;
     let breaker = BreakerFields::of(&settings);
     view! {
-        <ActionForm action=action attr:class="settings">
+        <PostForm act class="settings">
             <input type="hidden" name="key" value=card.key/>
             <fieldset disabled=!may_write>
                 <General settings=settings.clone()/>
@@ -72,14 +69,12 @@ pub(super) fn Settings(detail: PoolDetail) -> impl IntoView {
                 <Answers settings/>
             </fieldset>
             <div class="panel-foot">
-                <FormProblem error=problem_of(action)/>
+                <FormProblem act/>
                 {may_write.then(|| view! {
-                    <button class="button button-primary" disabled=pending>
-                        {label}
-                    </button>
+                    <SubmitButton act label=t.common.save waiting=t.common.saving/>
                 })}
             </div>
-        </ActionForm>
+        </PostForm>
     }
     .into_any()
 }

@@ -9,7 +9,7 @@ use super::api::SignIn;
 use crate::app::{LanguageSwitch, Mark};
 use crate::frame::Frame;
 use crate::port::PortError;
-use crate::ui::action::problem_of;
+use crate::ui::form::Act;
 use crate::ui::notice::{FormProblem, Problem};
 use crate::ui::text::use_text;
 
@@ -20,7 +20,7 @@ pub(crate) fn LoginPage() -> impl IntoView {
     let frame = expect_context::<Frame>();
     let next = use_query_map().with_untracked(|query| query.get("next"));
     // Only to read what the last try came to: it is in the URL that the server sent us back to.
-    let last_try = problem_of(ServerAction::<SignIn>::new());
+    let last_try = Act::of::<SignIn>();
     let sending = RwSignal::new(false);
     let label = move || if sending.get() { t.session.signing_in } else { t.session.sign_in };
     let wrong_address =
@@ -35,7 +35,7 @@ pub(crate) fn LoginPage() -> impl IntoView {
                 </h1>
                 <p class="muted">{t.session.lead}</p>
                 {wrong_address}
-                <FormProblem error=last_try/>
+                <FormProblem act=last_try/>
                 {next.map(|next| view! { <input type="hidden" name="next" value=next/> })}
                 <label for="name">{t.session.name}</label>
                 <input id="name" name="name" autocomplete="username" required autofocus/>

@@ -5,13 +5,15 @@ use leptos_meta::Title;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
 
-use super::api::{TaskDetail, TaskStatus, load_task};
+use super::api::{LoadTask, TaskDetail, TaskStatus};
 use super::chain::Chain;
-use crate::port::{PortError, Presence};
+use crate::port::Presence;
+use crate::ui::ask::ask;
 use crate::ui::badge::{TaskBadge, Time};
 use crate::ui::copy::CopyId;
 use crate::ui::format;
-use crate::ui::notice::{ConnectionBanner, Problem};
+use crate::ui::load::{load, show};
+use crate::ui::notice::ConnectionBanner;
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
 
@@ -21,11 +23,16 @@ pub(crate) fn TaskPage() -> impl IntoView {
     let t = use_text();
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|params| params.get("id")).unwrap_or_default());
-    let task = Resource::new(move || id.get(), |id| load_task(id, Presence::Acting));
-    let poll = Poll::new(move || load_task(id.get_untracked(), Presence::Watching));
+    let task = load(move || id.get(), |id| ask(LoadTask { id, presence: Presence::Acting }));
+    let poll = Poll::new(move || ask(LoadTask { id: id.get_untracked(), presence: Presence::Watching }));
     Effect::new(move || {
         let going = poll.latest.with(|task| task.as_ref().is_some_and(is_going));
         poll.following.set(going);
+    });
+    let detail = show(task, move |task| {
+        poll.seed(task);
+        let shown = Memo::new(move |_| poll.latest.get());
+        view! { {move || shown.get().map(|task| view! { <Detail task/> })} }.into_any()
     });
     view! {
         <Title text=t.tasks.task/>
@@ -33,37 +40,13 @@ pub(crate) fn TaskPage() -> impl IntoView {
         <p class="crumb">
             <A href="/admin/tasks">{t.tasks.back}</A>
         </p>
-        <Transition fallback=move || view! { <p class="muted">{t.common.loading}</p> }>
-            {move || Suspend::new(async move {
-                match task.await {
-                    Ok(task) => {
-                        poll.seed(task);
-                        let shown = Memo::new(move |_| poll.latest.get());
-                        (move || shown.get().map(|task| view! { <Detail task/> })).into_any()
-                    }
-                    Err(error) => {
-                        not_found_status(&error);
-                        view! { <Problem error/> }.into_any()
-                    }
-                }
-            })}
-        </Transition>
+        {detail}
     }
     .into_any()
 }
 
 fn is_going(task: &TaskDetail) -> bool {
     matches!(task.status, TaskStatus::Queued | TaskStatus::Running)
-}
-
-/// A task that does not exist is a page that does not exist.
-fn not_found_status(error: &PortError) {
-    #[cfg(feature = "ssr")]
-    if let (PortError::NotFound { .. }, Some(response)) = (error, use_context::<leptos_axum::ResponseOptions>()) {
-        response.set_status(http::StatusCode::NOT_FOUND);
-    }
-    #[cfg(not(feature = "ssr"))]
-    let _ = error;
 }
 
 #[component]

@@ -6,15 +6,19 @@ use leptos_router::components::A;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use super::api::{TaskChoices, TaskFilter, TaskPage, TaskRow, TaskStatus, TasksView, load_tasks, watch_tasks};
+use super::api::{
+    LoadTasks, TaskChoices, TaskFilter, TaskPage, TaskRow, TaskStatus, TasksView, WatchTasks,
+};
 use crate::port::Capability;
+use crate::ui::ask::ask;
 use crate::ui::badge::{ErrorClass, TaskBadge, Time};
 use crate::ui::copy::CopyButton;
 use crate::ui::field::Select;
 use crate::ui::filter::FilterForm;
 use crate::ui::format;
 use crate::ui::icon::{Glyph, Icon};
-use crate::ui::notice::{ConnectionBanner, Empty, Problem};
+use crate::ui::load::{load, show};
+use crate::ui::notice::{ConnectionBanner, Empty};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
 
@@ -28,9 +32,18 @@ pub(crate) fn TasksPage() -> impl IntoView {
     let filter = Memo::new(move |_| query.with(filter_of));
     let cursor = Memo::new(move |_| query.with(|query| query.get("cursor")).filter(|cursor| !cursor.is_empty()));
     let list =
-        Resource::new(move || (filter.get(), cursor.get()), |(filter, cursor)| load_tasks(filter, cursor));
-    let poll = Poll::new(move || watch_tasks(filter.get_untracked()));
+        load(move || (filter.get(), cursor.get()), |(filter, cursor)| ask(LoadTasks { filter, cursor }));
+    let poll = Poll::new(move || ask(WatchTasks { filter: filter.get_untracked() }));
     Effect::new(move || poll.following.set(cursor.with(Option::is_none)));
+    let tasks = show(list, move |TasksView { page, choices }| {
+        poll.seed(page);
+        view! {
+            <Filters filter=filter.get_untracked() choices/>
+            <List poll filter/>
+            <Pages poll query/>
+        }
+        .into_any()
+    });
     view! {
         <Title text=t.tasks.title/>
         <ConnectionBanner trouble=poll.trouble age=poll.age/>
@@ -40,22 +53,7 @@ pub(crate) fn TasksPage() -> impl IntoView {
                 <Follow poll/>
             </Show>
         </header>
-        <Transition fallback=move || view! { <p class="muted">{t.common.loading}</p> }>
-            {move || Suspend::new(async move {
-                match list.await {
-                    Ok(TasksView { page, choices }) => {
-                        poll.seed(page);
-                        view! {
-                            <Filters filter=filter.get_untracked() choices/>
-                            <List poll filter/>
-                            <Pages poll query/>
-                        }
-                            .into_any()
-                    }
-                    Err(error) => view! { <Problem error/> <p><a href=PATH>{t.common.clear_filters}</a></p> }.into_any(),
-                }
-            })}
-        </Transition>
+        {tasks}
     }
     .into_any()
 }

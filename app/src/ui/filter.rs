@@ -5,6 +5,8 @@ use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
 
+use super::form::fields_of;
+
 /// A form whose filled-in fields become the query of `path`.
 #[component]
 pub(crate) fn FilterForm(
@@ -28,8 +30,6 @@ pub(crate) fn FilterForm(
 }
 
 fn filled_fields(event: &SubmitEvent) -> Option<String> {
-    let data = leptos::form::form_data_from_event(event).ok()?;
-    let fields = web_sys::UrlSearchParams::new_with_str_sequence_sequence(&data).ok()?;
-    let fields = String::from(fields.to_string());
+    let fields = fields_of(event)?;
     Some(fields.split('&').filter(|pair| !pair.ends_with('=')).collect::<Vec<_>>().join("&"))
 }

@@ -2,6 +2,7 @@
 
 use leptos::prelude::*;
 
+use super::form::Act;
 use super::format;
 use super::icon::{Glyph, Icon};
 use super::text::use_text;
@@ -44,11 +45,10 @@ pub(crate) fn Problem(
 /// Why the form above or below could not be carried out, once it could not.
 #[component]
 pub(crate) fn FormProblem(
-    /// See [`super::action::problem_of`].
-    #[prop(into)]
-    error: Signal<Option<PortError>>,
+    /// What the form does.
+    act: Act,
 ) -> impl IntoView {
-    move || error.get().map(|error| view! { <Problem error/> })
+    view! { {move || act.problem().map(|error| view! { <Problem error/> })} }.into_any()
 }
 
 /// How old the data is, while the server can't be reached.

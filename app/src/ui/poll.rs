@@ -1,19 +1,16 @@
 //! One small server function, asked every five seconds: everything on a page that moves.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_use::{use_document_visibility, use_interval_fn};
 
+use super::ask::Answer;
 use crate::port::PortError;
 
 /// How often a page asks, milliseconds.
 const EVERY_MS: u64 = 5_000;
-
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, PortError>>>>;
 
 /// What a page asks for again and again, with what came of it. The page shows `latest` whatever
 /// happens; `trouble` and `age` say how far it can be trusted. Pauses in a hidden tab.
@@ -42,10 +39,7 @@ impl<T: Send + Sync + 'static> Copy for Poll<T> {}
 
 impl<T: Send + Sync + 'static> Poll<T> {
     /// Starts asking once the page is hydrated. The first answer comes with the page: [`Self::seed`].
-    pub(crate) fn new<F>(ask: impl Fn() -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<T, PortError>> + 'static,
-    {
+    pub(crate) fn new(ask: impl Fn() -> Answer<T> + Send + Sync + 'static) -> Self {
         let poll = Self {
             latest: RwSignal::new(None),
             trouble: RwSignal::new(None),
@@ -54,7 +48,7 @@ impl<T: Send + Sync + 'static> Poll<T> {
             arrived: StoredValue::new(None),
             asked: StoredValue::new(0),
             waiting: StoredValue::new(false),
-            ask: StoredValue::new(Arc::new(move || Box::pin(ask()))),
+            ask: StoredValue::new(Arc::new(ask)),
         };
         let visibility = use_document_visibility();
         let visible = move || visibility.get_untracked() == web_sys::VisibilityState::Visible;
