@@ -41,6 +41,7 @@ CREATE INDEX ai_tasks_caller ON ai_tasks (caller_id, id);
 CREATE INDEX ai_tasks_pool ON ai_tasks (pool, id) WHERE pool IS NOT NULL;
 CREATE INDEX ai_tasks_asked_model ON ai_tasks (asked, id) WHERE pool IS NULL;
 CREATE INDEX ai_tasks_ended_badly ON ai_tasks (status, id) WHERE status <> 'succeeded' AND status <> 'running';
+CREATE INDEX ai_tasks_capability ON ai_tasks (capability, id) WHERE capability <> 'text';
 CREATE INDEX ai_tasks_held ON ai_tasks (node_id) WHERE hold_state = 'held';
 CREATE UNIQUE INDEX ai_tasks_key ON ai_tasks (caller_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX ai_tasks_key_age ON ai_tasks (created_at) WHERE idempotency_key IS NOT NULL;

@@ -75,14 +75,14 @@ fn Layout(children: Children) -> impl IntoView {
                         {title}
                     </A>
                 </li>
-            }
+            }.into_any()
         })
         .collect_view();
     let viewer_note = frame
         .operator
         .as_ref()
         .filter(|operator| operator.role == Role::Viewer)
-        .map(|_| view! { <p class="notice">{t.common.viewer_note}</p> });
+        .map(|_| view! { <p class="notice">{t.common.viewer_note}</p> }.into_any());
     view! {
         <a class="skip" href="#content">
             {t.common.skip}
@@ -129,7 +129,7 @@ fn Standing(frame: Frame) -> impl IntoView {
             <form method="post" action=SignOutEverywhere::url()>
                 <button class="link">{t.common.sign_out_everywhere}</button>
             </form>
-        }
+        }.into_any()
     });
     view! {
         <div class="standing">
@@ -153,7 +153,7 @@ pub(crate) fn LanguageSwitch() -> impl IntoView {
                 <button class="link" name="tag" value=language.tag() lang=language.tag()>
                     {language.own_name()}
                 </button>
-            }
+            }.into_any()
         })
         .collect_view();
     view! {

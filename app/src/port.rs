@@ -16,7 +16,7 @@ pub type PortFuture<'a, T> =
 /// Why a port could not do what it was asked. Crosses to the browser as JSON; `ui::text` turns it
 /// into a sentence that says what to do. No variant may carry a key, a password or a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[serde(tag = "error", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum PortError {
     /// No operator is signed in, or the session has ended.
     #[error("not signed in")]
@@ -212,7 +212,8 @@ pub struct LastError {
     pub message: String,
 }
 
-/// An empty form field is no value, not an error.
+/// An empty form field is no value, not an error. Only the server reads forms.
+#[cfg(feature = "ssr")]
 pub(crate) fn blank_is_none<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -228,8 +229,10 @@ where
 }
 
 /// A form sends text, JSON sends numbers: both are read as text.
+#[cfg(feature = "ssr")]
 struct Loose(String);
 
+#[cfg(feature = "ssr")]
 impl<'de> Deserialize<'de> for Loose {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor;

@@ -41,8 +41,12 @@ pub(super) async fn bind(
     body: Bytes,
 ) -> Result<Json<Value>, AdminError> {
     let wish: BindingWish = AdminError::optional_body(&body)?;
-    admin.bind_account(&by.name, &model, &label, wish.priority).await?;
-    Ok(Json(json!({ "model": model, "account": label, "priority": wish.priority })))
+    admin
+        .bind_account(&by.name, &model, &label, wish.priority)
+        .await?;
+    Ok(Json(
+        json!({ "model": model, "account": label, "priority": wish.priority }),
+    ))
 }
 
 /// DELETE /models/{name}/accounts/{label}
@@ -66,8 +70,15 @@ pub(super) async fn clear_cooldown(
 }
 
 impl Admin {
-    async fn bind_account(&self, by: &str, model: &str, label: &str, priority: i64) -> Result<(), AdminError> {
-        let priority = Priority::try_new(priority).map_err(|error| AdminError::invalid("priority", error.0))?;
+    async fn bind_account(
+        &self,
+        by: &str,
+        model: &str,
+        label: &str,
+        priority: i64,
+    ) -> Result<(), AdminError> {
+        let priority =
+            Priority::try_new(priority).map_err(|error| AdminError::invalid("priority", error.0))?;
         self.catalog.bind(model, label, priority, Author(by)).await?;
         Ok(())
     }
@@ -80,7 +91,9 @@ impl Admin {
     fn account_exists(&self, label: &str) -> Result<(), AdminError> {
         let snapshot = self.catalog.snapshot();
         let found = snapshot.rows.find(Section::Accounts, label);
-        found.map(drop).ok_or_else(|| AdminError::not_found(format!("account {label}")))
+        found
+            .map(drop)
+            .ok_or_else(|| AdminError::not_found(format!("account {label}")))
     }
 
     /// Accounts whose models are all inactive show no cooldown: nothing can use them.
@@ -93,18 +106,32 @@ impl Admin {
             .iter()
             .map(|row| {
                 let used = used_today.get(&row.id).copied().unwrap_or_default();
-                (row.id.as_str(), self.live_account(row, u64::try_from(used).unwrap_or_default(), now))
+                (
+                    row.id.as_str(),
+                    self.live_account(row, u64::try_from(used).unwrap_or_default(), now),
+                )
             })
             .collect();
         for pool in snapshot.alone.values() {
             for member in pool.members() {
                 for binding in &member.accounts {
-                    let Some(account) = live.get_mut(&*binding.account.id.0) else { continue };
+                    let Some(account) = live.get_mut(&*binding.account.id.0) else {
+                        continue;
+                    };
                     let label = Some(&*binding.account.label);
-                    account.cooldowns.extend(shown_cooldown(&binding.cooldown, label, Some(&member.name), now));
+                    account.cooldowns.extend(shown_cooldown(
+                        &binding.cooldown,
+                        label,
+                        Some(&member.name),
+                        now,
+                    ));
                     if let Some(reason) = binding.cooldown.reason(now) {
                         let newer = self.last_error(&reason);
-                        if account.last_error.as_ref().is_none_or(|last| last.at.ms < newer.at.ms) {
+                        if account
+                            .last_error
+                            .as_ref()
+                            .is_none_or(|last| last.at.ms < newer.at.ms)
+                        {
                             account.last_error = Some(newer);
                         }
                     }
@@ -113,20 +140,27 @@ impl Admin {
         }
         let mut accounts: Vec<_> = live.into_values().collect();
         accounts.sort_by(|a, b| a.label.cmp(&b.label));
-        AccountLive { at: shown(ms(now), &self.time_zone), accounts }
+        AccountLive {
+            at: shown(ms(now), &self.time_zone),
+            accounts,
+        }
     }
 
     fn live_account(&self, row: &ConfigRow, used_today: u64, now: Moment) -> LiveAccount {
         let revision = row.key.as_ref().map_or(1, |key| key.revision);
         let id = AccountId(row.id.as_str().into());
-        let state = self.state.account(&id, u64::try_from(revision).unwrap_or_default());
+        let state = self
+            .state
+            .account(&id, u64::try_from(revision).unwrap_or_default());
         let reason = state.cooldown.reason(now);
         LiveAccount {
             label: row.name.clone(),
             rps_milli: 0,
             in_flight: state.in_flight.taken().into(),
             used_today,
-            cooldowns: shown_cooldown(&state.cooldown, Some(&row.name), None, now).into_iter().collect(),
+            cooldowns: shown_cooldown(&state.cooldown, Some(&row.name), None, now)
+                .into_iter()
+                .collect(),
             last_used: None,
             last_error: reason.as_ref().map(|reason| self.last_error(reason)),
         }
@@ -146,7 +180,12 @@ impl AccountsPort for Admin {
     fn list(&self) -> PortFuture<'_, Vec<AccountRow>> {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
-            Ok(snapshot.rows.accounts.iter().map(|row| account_row(&snapshot, row)).collect())
+            Ok(snapshot
+                .rows
+                .accounts
+                .iter()
+                .map(|row| account_row(&snapshot, row))
+                .collect())
         })
     }
 
@@ -154,7 +193,11 @@ impl AccountsPort for Admin {
         Box::pin(async {
             let day = jiff::Timestamp::from_millisecond(ms(self.now())).unwrap_or_default();
             let day = day.to_zoned(self.time_zone.clone()).date().to_string();
-            let used = self.store.account_requests(&day).await.map_err(AdminError::from)?;
+            let used = self
+                .store
+                .account_requests(&day)
+                .await
+                .map_err(AdminError::from)?;
             Ok(self.live_accounts(&used))
         })
     }
@@ -166,7 +209,10 @@ impl AccountsPort for Admin {
             Ok(AccountChoices {
                 providers: snapshot.providers.keys().cloned().collect(),
                 models: models
-                    .map(|row| ModelChoice { name: row.name.clone(), provider: row.text("provider").to_owned() })
+                    .map(|row| ModelChoice {
+                        name: row.name.clone(),
+                        provider: row.text("provider").to_owned(),
+                    })
                     .collect(),
             })
         })
@@ -175,7 +221,10 @@ impl AccountsPort for Admin {
     fn add<'a>(&'a self, by: &'a Operator, account: &'a AccountNew) -> PortFuture<'a, ()> {
         Box::pin(async move {
             if self.account_exists(&account.label).is_ok() {
-                return Err(PortError::conflict(format!("account {} exists already", account.label)));
+                return Err(PortError::conflict(format!(
+                    "account {} exists already",
+                    account.label
+                )));
             }
             if account.key.expose().is_empty() {
                 return Err(PortError::invalid("key", "must not be empty"));
@@ -200,7 +249,8 @@ impl AccountsPort for Admin {
             if key.expose().is_empty() {
                 return Err(PortError::invalid("key", "must not be empty"));
             }
-            self.put_account(by, label, &json!({ "account_key": key.expose() })).await
+            self.put_account(by, label, &json!({ "account_key": key.expose() }))
+                .await
         })
     }
 
@@ -240,8 +290,15 @@ fn account_row(snapshot: &Snapshot, row: &ConfigRow) -> AccountRow {
         .iter()
         .filter(|binding| binding.account_id == row.id)
         .filter_map(|binding| {
-            let model = snapshot.rows.models.iter().find(|model| model.id == binding.model_id)?;
-            Some(BindingRow { model: model.name.clone(), priority: binding.priority })
+            let model = snapshot
+                .rows
+                .models
+                .iter()
+                .find(|model| model.id == binding.model_id)?;
+            Some(BindingRow {
+                model: model.name.clone(),
+                priority: binding.priority,
+            })
         })
         .collect();
     bindings.sort_by(|a, b| (a.priority, &a.model).cmp(&(b.priority, &b.model)));
@@ -251,7 +308,9 @@ fn account_row(snapshot: &Snapshot, row: &ConfigRow) -> AccountRow {
         key_last4: last_four(snapshot, &id),
         settings: AccountEdit {
             max_rps: row.real("max_rps").unwrap_or_default(),
-            max_concurrency: row.whole("max_concurrency").and_then(|limit| u32::try_from(limit).ok()),
+            max_concurrency: row
+                .whole("max_concurrency")
+                .and_then(|limit| u32::try_from(limit).ok()),
             max_tpm: whole("max_tpm"),
             daily_limit: whole("daily_limit"),
             region: row.optional_text("region").map(str::to_owned),

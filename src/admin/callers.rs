@@ -57,7 +57,11 @@ pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Result<Json<V
         .map(|row| {
             let mut caller = export_row(Section::Callers, row, &snapshot.rows);
             caller["balance"] = json!(Micros(balances.get(&row.id).copied().unwrap_or_default()));
-            caller["in_flight"] = snapshot.callers.get(&row.id).map_or(0, |caller| caller.in_flight.taken()).into();
+            caller["in_flight"] = snapshot
+                .callers
+                .get(&row.id)
+                .map_or(0, |caller| caller.in_flight.taken())
+                .into();
             caller["tokens"] = tokens.remove(&row.id).unwrap_or_default().into();
             caller
         })
@@ -94,12 +98,28 @@ pub(super) async fn create_token(
 ) -> Result<(StatusCode, Json<Value>), AdminError> {
     let id = admin.caller_id(&name).await?;
     let wish: TokenWish = AdminError::optional_body(&body)?;
-    let expires_at = wish.expires_at.as_deref().map(|text| parse("expires_at", text, &admin.time_zone)).transpose()?;
+    let expires_at = wish
+        .expires_at
+        .as_deref()
+        .map(|text| parse("expires_at", text, &admin.time_zone))
+        .transpose()?;
     let expires_at = expires_at.unwrap_or_default();
     let new = NewToken::random(tokens::CALLER);
-    admin.store.add_caller_token(&id, &new.hash, &new.prefix, expires_at).await?;
+    admin
+        .store
+        .add_caller_token(&id, &new.hash, &new.prefix, expires_at)
+        .await?;
     let after = json!({ "prefix": new.prefix, "expires_at": rfc3339(expires_at) }).to_string();
-    admin.store.audit(&by.name, "create token", &format!("caller {name}"), None, Some(&after)).await?;
+    admin
+        .store
+        .audit(
+            &by.name,
+            "create token",
+            &format!("caller {name}"),
+            None,
+            Some(&after),
+        )
+        .await?;
     admin.catalog.reload().await?;
     let answer = json!({ "token": new.token, "prefix": new.prefix, "expires_at": rfc3339(expires_at) });
     Ok((StatusCode::CREATED, Json(answer)))
@@ -114,10 +134,21 @@ pub(super) async fn delete_token(
     let id = admin.caller_id(&name).await?;
     let deleted = admin.store.remove_caller_tokens(&id, &prefix).await?;
     if deleted == 0 {
-        return Err(AdminError::not_found(format!("a token {prefix} of caller {name}")));
+        return Err(AdminError::not_found(format!(
+            "a token {prefix} of caller {name}"
+        )));
     }
     let before = json!({ "prefix": prefix }).to_string();
-    admin.store.audit(&by.name, "delete token", &format!("caller {name}"), Some(&before), None).await?;
+    admin
+        .store
+        .audit(
+            &by.name,
+            "delete token",
+            &format!("caller {name}"),
+            Some(&before),
+            None,
+        )
+        .await?;
     admin.catalog.reload().await?;
     Ok(Json(json!({ "deleted": deleted })))
 }
@@ -135,14 +166,24 @@ pub(super) async fn grant(
         Value::Number(number) => number.to_string(),
         _ => return Err(AdminError::invalid("amount", "must be a decimal such as \"100\"")),
     };
-    let amount: Micros =
-        text.parse().map_err(|error: forebay_engine::policy::Invalid| AdminError::invalid("amount", error.0))?;
+    let amount: Micros = text
+        .parse()
+        .map_err(|error: forebay_engine::policy::Invalid| AdminError::invalid("amount", error.0))?;
     if amount == Micros::ZERO || amount.0.unsigned_abs() > 1 << 60 {
-        return Err(AdminError::invalid("amount", "must not be 0, and less than 1152921504606"));
+        return Err(AdminError::invalid(
+            "amount",
+            "must not be 0, and less than 1152921504606",
+        ));
     }
     let id = admin.caller_id(&name).await?;
-    let balance = admin.store.grant(&id, amount.0, body.reason.as_deref(), &by.name).await?;
+    let balance = admin
+        .store
+        .grant(&id, amount.0, body.reason.as_deref(), &by.name)
+        .await?;
     let after = json!({ "amount": amount, "balance": Micros(balance), "reason": body.reason }).to_string();
-    admin.store.audit(&by.name, "credits", &format!("caller {name}"), None, Some(&after)).await?;
+    admin
+        .store
+        .audit(&by.name, "credits", &format!("caller {name}"), None, Some(&after))
+        .await?;
     Ok(Json(json!({ "balance": Micros(balance) })))
 }

@@ -56,36 +56,64 @@ impl Admin {
     async fn authorize(&self, parts: &Parts) -> Result<(String, Role), AdminError> {
         if let Some(token) = bearer(&parts.headers) {
             let hash = tokens::hex(&tokens::hash(token));
-            let row = if token.starts_with(tokens::OPERATOR) { self.store.operator_by_token(&hash).await? } else { None };
+            let row = if token.starts_with(tokens::OPERATOR) {
+                self.store.operator_by_token(&hash).await?
+            } else {
+                None
+            };
             return row.as_ref().and_then(enabled).ok_or(AdminError::Unauthorized);
         }
-        let (name, role) = self.session_operator(parts).await?.ok_or(AdminError::Unauthorized)?;
+        let (name, role) = self
+            .session_operator(parts)
+            .await?
+            .ok_or(AdminError::Unauthorized)?;
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
         if !reads && !is_same_origin(&parts.headers, &self.public_url) {
-            return Err(AdminError::Forbidden("this request does not come from a page of the console"));
+            return Err(AdminError::Forbidden(
+                "this request does not come from a page of the console",
+            ));
         }
         Ok((name, role))
     }
 
     async fn session_operator(&self, parts: &Parts) -> Result<Option<(String, Role)>, AdminError> {
-        let Some(session) = parts.extensions.get::<Session>() else { return Ok(None) };
+        let Some(session) = parts.extensions.get::<Session>() else {
+            return Ok(None);
+        };
         let failed = |error: tower_sessions::session::Error| AdminError::Unavailable(error.to_string());
-        let Some(name) = sessions::signed_in(session).await.map_err(failed)? else { return Ok(None) };
+        let Some(name) = sessions::signed_in(session).await.map_err(failed)? else {
+            return Ok(None);
+        };
         Ok(self.store.operator(&name).await?.as_ref().and_then(enabled))
     }
 
     /// The client's address: the peer's, or what a trusted proxy says of it.
     fn client_address(&self, parts: &Parts) -> String {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical());
-        let Some(peer) = peer else { return "unknown".to_owned() };
+        let peer = parts
+            .extensions
+            .get::<ConnectInfo<SocketAddr>>()
+            .map(|ConnectInfo(peer)| peer.ip().to_canonical());
+        let Some(peer) = peer else {
+            return "unknown".to_owned();
+        };
         let trusts = |address: &IpAddr| self.trusted_proxies.contains(address);
         if !trusts(&peer) {
             return peer.to_string();
         }
-        let forwarded = parts.headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-        let hops: Vec<IpAddr> =
-            forwarded.flat_map(|list| list.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
-        hops.into_iter().rev().find(|hop| !trusts(hop)).unwrap_or(peer).to_string()
+        let forwarded = parts
+            .headers
+            .get_all("x-forwarded-for")
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let hops: Vec<IpAddr> = forwarded
+            .flat_map(|list| list.split(','))
+            .filter_map(|hop| hop.trim().parse().ok())
+            .collect();
+        hops.into_iter()
+            .rev()
+            .find(|hop| !trusts(hop))
+            .unwrap_or(peer)
+            .to_string()
     }
 
     async fn try_sign_in(&self, parts: &Parts, name: &str, secret: &Secret) -> Result<Operator, PortError> {
@@ -97,7 +125,9 @@ impl Admin {
         };
         let address = self.client_address(parts);
         if let Some(wait) = self.0.throttle.enter(name, &address, Instant::now()) {
-            return Err(PortError::Throttled { wait_seconds: wait.as_secs().max(1) });
+            return Err(PortError::Throttled {
+                wait_seconds: wait.as_secs().max(1),
+            });
         }
         let row = self.store.operator(name).await.map_err(AdminError::from)?;
         let known = row.as_ref().and_then(enabled);
@@ -110,19 +140,30 @@ impl Admin {
         self.0.throttle.succeeded(&name, &address);
         let failed = |error: tower_sessions::session::Error| PortError::unavailable(error.to_string());
         sessions::sign_in(session, &name).await.map_err(failed)?;
-        Ok(Operator { name, role: shown_role(role) })
+        Ok(Operator {
+            name,
+            role: shown_role(role),
+        })
     }
 }
 
 impl SessionPort for Admin {
-    fn sign_in<'a>(&'a self, parts: &'a Parts, name: &'a str, password: &'a Secret) -> PortFuture<'a, Operator> {
+    fn sign_in<'a>(
+        &'a self,
+        parts: &'a Parts,
+        name: &'a str,
+        password: &'a Secret,
+    ) -> PortFuture<'a, Operator> {
         Box::pin(self.try_sign_in(parts, name, password))
     }
 
     fn sign_out<'a>(&'a self, parts: &'a Parts) -> PortFuture<'a, ()> {
         Box::pin(async move {
             if let Some(session) = parts.extensions.get::<Session>() {
-                session.flush().await.map_err(|error| PortError::unavailable(error.to_string()))?;
+                session
+                    .flush()
+                    .await
+                    .map_err(|error| PortError::unavailable(error.to_string()))?;
             }
             Ok(())
         })
@@ -130,20 +171,30 @@ impl SessionPort for Admin {
 
     fn sign_out_everywhere<'a>(&'a self, parts: &'a Parts, operator: &'a Operator) -> PortFuture<'a, ()> {
         Box::pin(async move {
-            self.store.delete_sessions_of(&operator.name).await.map_err(AdminError::from)?;
+            self.store
+                .delete_sessions_of(&operator.name)
+                .await
+                .map_err(AdminError::from)?;
             self.sign_out(parts).await
         })
     }
 
     fn current<'a>(&'a self, parts: &'a Parts, presence: Presence) -> PortFuture<'a, Option<Operator>> {
         Box::pin(async move {
-            let Some((name, role)) = self.session_operator(parts).await? else { return Ok(None) };
+            let Some((name, role)) = self.session_operator(parts).await? else {
+                return Ok(None);
+            };
             if presence == Presence::Acting
                 && let Some(session) = parts.extensions.get::<Session>()
             {
-                sessions::touch(session).await.map_err(|error| PortError::unavailable(error.to_string()))?;
+                sessions::touch(session)
+                    .await
+                    .map_err(|error| PortError::unavailable(error.to_string()))?;
             }
-            Ok(Some(Operator { name, role: shown_role(role) }))
+            Ok(Some(Operator {
+                name,
+                role: shown_role(role),
+            }))
         })
     }
 
@@ -154,7 +205,9 @@ impl SessionPort for Admin {
         }
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let origin = header("origin").filter(|origin| *origin != "null");
-        let scheme = origin.and_then(|origin| origin.split("://").next()).or_else(|| header("x-forwarded-proto"));
+        let scheme = origin
+            .and_then(|origin| origin.split("://").next())
+            .or_else(|| header("x-forwarded-proto"));
         (scheme == Some("http")).then(|| self.public_url.clone())
     }
 }

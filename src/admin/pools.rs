@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use forebay_app::pools::api::{
-    BreakerState as ShownState, BreakerView, LiveModel, LivePool, LiveView, MemberAccount, MemberEdit, MemberRow,
-    MockPick, PickCount, PickRefusal, PoolCard, PoolDetail, PoolEdit,
+    BreakerState as ShownState, BreakerView, LiveModel, LivePool, LiveView, MemberAccount, MemberEdit,
+    MemberRow, MockPick, PickCount, PickRefusal, PoolCard, PoolDetail, PoolEdit,
 };
 use forebay_app::pools::port::PoolsPort;
 use forebay_app::port::{Cooldown as ShownCooldown, LastError, PortError, PortFuture};
@@ -44,7 +44,12 @@ pub(super) struct Probe {
 /// GET /pools
 pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Json<Value> {
     let snapshot = admin.catalog.snapshot();
-    let pools: Vec<Value> = snapshot.rows.pools.iter().map(|row| admin.pool_json(&snapshot, row)).collect();
+    let pools: Vec<Value> = snapshot
+        .rows
+        .pools
+        .iter()
+        .map(|row| admin.pool_json(&snapshot, row))
+        .collect();
     Json(json!({ "pools": pools, "problems": admin.problem_texts() }))
 }
 
@@ -76,10 +81,16 @@ pub(super) async fn probe(
         vision: false,
     };
     let picked = admin.dry_picks(&key, n, needs)?;
-    let counts: Map<String, Value> =
-        picked.picked.iter().map(|count| (count.model.clone(), count.picks.into())).collect();
-    let excluded: Map<String, Value> =
-        picked.excluded.iter().map(|refusal| (refusal.model.clone(), refusal.reason.clone().into())).collect();
+    let counts: Map<String, Value> = picked
+        .picked
+        .iter()
+        .map(|count| (count.model.clone(), count.picks.into()))
+        .collect();
+    let excluded: Map<String, Value> = picked
+        .excluded
+        .iter()
+        .map(|refusal| (refusal.model.clone(), refusal.reason.clone().into()))
+        .collect();
     Ok(Json(json!({ "n": n, "picked": counts, "excluded": excluded })))
 }
 
@@ -90,8 +101,10 @@ impl Admin {
 
     fn pool_json(&self, snapshot: &Snapshot, row: &ConfigRow) -> Value {
         let mut pool = export_row(Section::Pools, row, &snapshot.rows);
-        let members: Vec<Value> =
-            models_of(snapshot, row).into_iter().map(|model| self.member_json(snapshot, model)).collect();
+        let members: Vec<Value> = models_of(snapshot, row)
+            .into_iter()
+            .map(|model| self.member_json(snapshot, model))
+            .collect();
         pool["members"] = members.into();
         pool["active_channels"] = row
             .name
@@ -162,7 +175,10 @@ impl Admin {
         }
         let snapshot = self.catalog.snapshot();
         let row = pool_row(&snapshot, key)?;
-        let pool = key.parse::<GroupKey>().ok().and_then(|key| snapshot.pools.get(&key).cloned());
+        let pool = key
+            .parse::<GroupKey>()
+            .ok()
+            .and_then(|key| snapshot.pools.get(&key).cloned());
         let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
         let mut why: BTreeMap<String, String> = BTreeMap::new();
         if let Some(pool) = &pool {
@@ -178,7 +194,8 @@ impl Admin {
                 why.insert(name.to_string(), reason.describe(now));
             }
             for member in pool.members().filter(|member| !counts.contains_key(&member.name)) {
-                why.entry(member.name.to_string()).or_insert_with(|| "a higher tier has room".to_owned());
+                why.entry(member.name.to_string())
+                    .or_insert_with(|| "a higher tier has room".to_owned());
             }
         }
         for model in models_of(&snapshot, row) {
@@ -191,10 +208,18 @@ impl Admin {
             };
             why.insert(model.name.clone(), reason.to_owned());
         }
-        let mut picked: Vec<PickCount> =
-            counts.into_iter().map(|(model, picks)| PickCount { model: model.to_string(), picks }).collect();
-        picked.sort_by(|a, b| b.picks.cmp(&a.picks));
-        let excluded = why.into_iter().map(|(model, reason)| PickRefusal { model, reason }).collect();
+        let mut picked: Vec<PickCount> = counts
+            .into_iter()
+            .map(|(model, picks)| PickCount {
+                model: model.to_string(),
+                picks,
+            })
+            .collect();
+        picked.sort_by_key(|count| std::cmp::Reverse(count.picks));
+        let excluded = why
+            .into_iter()
+            .map(|(model, reason)| PickRefusal { model, reason })
+            .collect();
         Ok(MockPick { n, picked, excluded })
     }
 
@@ -210,7 +235,11 @@ impl Admin {
             calls: 0,
             failed: 0,
         };
-        let pool: Option<&Arc<Pool>> = row.name.parse().ok().and_then(|key: GroupKey| snapshot.pools.get(&key));
+        let pool: Option<&Arc<Pool>> = row
+            .name
+            .parse()
+            .ok()
+            .and_then(|key: GroupKey| snapshot.pools.get(&key));
         for member in pool.into_iter().flat_map(|pool| pool.members()) {
             match member.state.breaker.view(now).state {
                 BreakerState::Closed => live.closed += 1,
@@ -233,12 +262,26 @@ impl Admin {
         let view = state.breaker.view(now);
         let event = self.events.newest(&row.id);
         let recent = state.recent(now);
-        let mut cooldowns: Vec<ShownCooldown> =
-            shown_cooldown(&state.cooldown, None, Some(&row.name), now).into_iter().collect();
-        for binding in solo(snapshot, &id).into_iter().flat_map(|member| &member.accounts) {
+        let mut cooldowns: Vec<ShownCooldown> = shown_cooldown(&state.cooldown, None, Some(&row.name), now)
+            .into_iter()
+            .collect();
+        for binding in solo(snapshot, &id)
+            .into_iter()
+            .flat_map(|member| &member.accounts)
+        {
             let label = &*binding.account.label;
-            cooldowns.extend(shown_cooldown(&binding.account.state.cooldown, Some(label), None, now));
-            cooldowns.extend(shown_cooldown(&binding.cooldown, Some(label), Some(&row.name), now));
+            cooldowns.extend(shown_cooldown(
+                &binding.account.state.cooldown,
+                Some(label),
+                None,
+                now,
+            ));
+            cooldowns.extend(shown_cooldown(
+                &binding.cooldown,
+                Some(label),
+                Some(&row.name),
+                now,
+            ));
         }
         LiveModel {
             model: row.name.clone(),
@@ -276,7 +319,10 @@ impl Admin {
         let named = rows.iter().filter(|row| members_of.contains(&row.name));
         let models = named.flat_map(|row| {
             let models = models_of(&snapshot, row);
-            models.into_iter().map(|model| self.live_model(&snapshot, &row.name, model)).collect::<Vec<_>>()
+            models
+                .into_iter()
+                .map(|model| self.live_model(&snapshot, &row.name, model))
+                .collect::<Vec<_>>()
         });
         LiveView {
             at: shown(ms(self.now()), &self.time_zone),
@@ -290,7 +336,12 @@ impl PoolsPort for Admin {
     fn list(&self) -> PortFuture<'_, Vec<PoolCard>> {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
-            snapshot.rows.pools.iter().map(|row| card(&snapshot, row)).collect()
+            snapshot
+                .rows
+                .pools
+                .iter()
+                .map(|row| card(&snapshot, row))
+                .collect()
         })
     }
 
@@ -302,15 +353,23 @@ impl PoolsPort for Admin {
         Box::pin(async move {
             let snapshot = self.catalog.snapshot();
             let row = pool_row(&snapshot, key)?;
-            let members = models_of(&snapshot, row).into_iter().map(|model| member_row(&snapshot, model)).collect();
-            Ok(PoolDetail { card: card(&snapshot, row)?, settings: settings(&snapshot, row)?, members })
+            let members = models_of(&snapshot, row)
+                .into_iter()
+                .map(|model| member_row(&snapshot, model))
+                .collect();
+            Ok(PoolDetail {
+                card: card(&snapshot, row)?,
+                settings: settings(&snapshot, row)?,
+                members,
+            })
         })
     }
 
     fn edit<'a>(&'a self, by: &'a Operator, key: &'a str, edit: &'a PoolEdit) -> PortFuture<'a, ()> {
         Box::pin(async move {
             pool_row(&self.catalog.snapshot(), key)?;
-            let row = serde_json::to_value(edit).map_err(|error| PortError::invalid("form", error.to_string()))?;
+            let row =
+                serde_json::to_value(edit).map_err(|error| PortError::invalid("form", error.to_string()))?;
             self.put_row(&by.name, Section::Pools, key, &row).await?;
             Ok(())
         })
@@ -342,7 +401,8 @@ impl PoolsPort for Admin {
     fn set_member<'a>(&'a self, by: &'a Operator, model: &'a str, edit: MemberEdit) -> PortFuture<'a, ()> {
         Box::pin(async move {
             self.model(model)?;
-            let row = json!({ "weight": edit.weight, "priority": edit.priority, "is_active": edit.is_active });
+            let row =
+                json!({ "weight": edit.weight, "priority": edit.priority, "is_active": edit.is_active });
             self.put_row(&by.name, Section::Models, model, &row).await?;
             Ok(())
         })
@@ -354,12 +414,19 @@ impl PoolsPort for Admin {
 }
 
 fn pool_row<'a>(snapshot: &'a Snapshot, key: &str) -> Result<&'a ConfigRow, AdminError> {
-    snapshot.rows.find(Section::Pools, key).ok_or_else(|| AdminError::not_found(format!("pool {key}")))
+    snapshot
+        .rows
+        .find(Section::Pools, key)
+        .ok_or_else(|| AdminError::not_found(format!("pool {key}")))
 }
 
 /// The models of a pool, by priority, then name; inactive ones too.
 fn models_of<'a>(snapshot: &'a Snapshot, pool: &ConfigRow) -> Vec<&'a ConfigRow> {
-    let members = snapshot.rows.models.iter().filter(|model| model.group_id.as_deref() == Some(&pool.id));
+    let members = snapshot
+        .rows
+        .models
+        .iter()
+        .filter(|model| model.group_id.as_deref() == Some(&pool.id));
     let mut members: Vec<_> = members.collect();
     members.sort_by_key(|model| (model.whole("priority"), &model.name));
     members
@@ -425,7 +492,11 @@ fn card(snapshot: &Snapshot, row: &ConfigRow) -> Result<PoolCard, PortError> {
         active_members: active.len() as u32,
         total_concurrency: active
             .iter()
-            .map(|model| model.whole("max_concurrency").and_then(|limit| u64::try_from(limit).ok()))
+            .map(|model| {
+                model
+                    .whole("max_concurrency")
+                    .and_then(|limit| u64::try_from(limit).ok())
+            })
             .sum(),
         circuit_failure_threshold: small("circuit_failure_threshold"),
         circuit_recovery_seconds: small("circuit_recovery_seconds"),
@@ -439,12 +510,17 @@ fn settings(snapshot: &Snapshot, row: &ConfigRow) -> Result<PoolEdit, PortError>
     };
     let known = serde_json::to_value(PoolEdit::default()).unwrap_or_default();
     fields.retain(|name, _| known.get(name).is_some());
-    serde_json::from_value(Value::Object(fields)).map_err(|error| PortError::invalid("settings", error.to_string()))
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|error| PortError::invalid("settings", error.to_string()))
 }
 
 fn member_row(snapshot: &Snapshot, row: &ConfigRow) -> MemberRow {
     let accounts = &snapshot.rows.accounts;
-    let bindings = snapshot.rows.bindings.iter().filter(|binding| binding.model_id == row.id);
+    let bindings = snapshot
+        .rows
+        .bindings
+        .iter()
+        .filter(|binding| binding.model_id == row.id);
     let limit = match row.cells.get("max_concurrency") {
         Some(Cell::Whole(limit)) => u32::try_from(*limit).ok(),
         _ => None,

@@ -46,7 +46,10 @@ pub(super) async fn list(
     let Some(filter) = admin.filter(&query).await? else {
         return Ok(Json(json!({ "tasks": [], "next_cursor": null })));
     };
-    let page = admin.ledger.list(&filter, query.cursor.as_deref(), query.limit.unwrap_or(50)).await?;
+    let page = admin
+        .ledger
+        .list(&filter, query.cursor.as_deref(), query.limit.unwrap_or(50))
+        .await?;
     let tasks: Vec<Value> = page.tasks.iter().map(task_json).collect();
     Ok(Json(json!({ "tasks": tasks, "next_cursor": page.next_cursor })))
 }
@@ -63,7 +66,10 @@ pub(super) async fn show(
     shown["metadata"] = parsed(&task.metadata);
     shown["output"] = parsed(&task.output);
     shown["platform_cost"] = json!(platform_cost(&attempts));
-    shown["attempts"] = attempts.iter().map(|attempt| attempt_json(attempt, &task)).collect();
+    shown["attempts"] = attempts
+        .iter()
+        .map(|attempt| attempt_json(attempt, &task))
+        .collect();
     Ok(Json(shown))
 }
 
@@ -71,16 +77,31 @@ impl Admin {
     /// `None` when nothing can match: the caller does not exist.
     async fn filter(&self, query: &ListQuery) -> Result<Option<TaskFilter>, AdminError> {
         let words = |field: &'static str, given: &Option<String>, known: Vec<&'static str>| match given {
-            Some(word) if !known.contains(&word.as_str()) => {
-                Err(AdminError::invalid(field, format!("must be one of {}", known.join(", "))))
-            }
+            Some(word) if !known.contains(&word.as_str()) => Err(AdminError::invalid(
+                field,
+                format!("must be one of {}", known.join(", ")),
+            )),
             _ => Ok(()),
         };
-        words("status", &query.status, shown_as::TaskStatus::ALL.map(shown_as::TaskStatus::as_str).into())?;
-        words("capability", &query.capability, forebay_engine::Capability::ALL.map(|c| c.as_str()).into())?;
-        words("error_class", &query.error_class, Class::ALL.map(Class::as_str).into())?;
+        words(
+            "status",
+            &query.status,
+            shown_as::TaskStatus::ALL.map(shown_as::TaskStatus::as_str).into(),
+        )?;
+        words(
+            "capability",
+            &query.capability,
+            forebay_engine::Capability::ALL.map(|c| c.as_str()).into(),
+        )?;
+        words(
+            "error_class",
+            &query.error_class,
+            Class::ALL.map(Class::as_str).into(),
+        )?;
         let time = |field: &str, text: &Option<String>| {
-            text.as_deref().map(|text| parse(field, text, &self.time_zone)).transpose()
+            text.as_deref()
+                .map(|text| parse(field, text, &self.time_zone))
+                .transpose()
         };
         let caller_id = match &query.caller {
             None => None,
@@ -109,7 +130,10 @@ impl Admin {
     }
 
     fn row(&self, task: TaskRow) -> Result<shown_as::TaskRow, PortError> {
-        let model = task.final_model.clone().or_else(|| task.pool.is_none().then(|| task.asked.clone()));
+        let model = task
+            .final_model
+            .clone()
+            .or_else(|| task.pool.is_none().then(|| task.asked.clone()));
         Ok(shown_as::TaskRow {
             status: word(&task.status, "status")?,
             capability: word(&task.capability, "capability")?,
@@ -173,11 +197,27 @@ impl TasksPort for Admin {
             };
             let at = shown(ms(self.now()), &self.time_zone);
             let Some(filter) = self.filter(&query).await? else {
-                return Ok(shown_as::TaskPage { at, tasks: Vec::new(), next_cursor: None });
+                return Ok(shown_as::TaskPage {
+                    at,
+                    tasks: Vec::new(),
+                    next_cursor: None,
+                });
             };
-            let page = self.ledger.list(&filter, cursor, limit).await.map_err(AdminError::from)?;
-            let tasks = page.tasks.into_iter().map(|task| self.row(task)).collect::<Result<_, _>>()?;
-            Ok(shown_as::TaskPage { at, tasks, next_cursor: page.next_cursor })
+            let page = self
+                .ledger
+                .list(&filter, cursor, limit)
+                .await
+                .map_err(AdminError::from)?;
+            let tasks = page
+                .tasks
+                .into_iter()
+                .map(|task| self.row(task))
+                .collect::<Result<_, _>>()?;
+            Ok(shown_as::TaskPage {
+                at,
+                tasks,
+                next_cursor: page.next_cursor,
+            })
         })
     }
 
@@ -189,7 +229,10 @@ impl TasksPort for Admin {
             let attempts_capped = attempts.len() > ATTEMPTS;
             attempts.truncate(ATTEMPTS);
             let views = attempts.into_iter().map(|attempt| self.attempt(attempt, &task));
-            let error = task.error.as_deref().and_then(|error| serde_json::from_str::<Value>(error).ok());
+            let error = task
+                .error
+                .as_deref()
+                .and_then(|error| serde_json::from_str::<Value>(error).ok());
             let text = |error: &Value, field: &str| error[field].as_str().unwrap_or_default().to_owned();
             Ok(shown_as::TaskDetail {
                 attempts: views.collect::<Result<_, _>>()?,
@@ -238,7 +281,8 @@ impl TasksPort for Admin {
     fn choices(&self) -> PortFuture<'_, shown_as::TaskChoices> {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
-            let names = |rows: &[crate::store::config::ConfigRow]| rows.iter().map(|row| row.name.clone()).collect();
+            let names =
+                |rows: &[crate::store::config::ConfigRow]| rows.iter().map(|row| row.name.clone()).collect();
             Ok(shown_as::TaskChoices {
                 pools: names(&snapshot.rows.pools),
                 models: names(&snapshot.rows.models),
@@ -313,5 +357,7 @@ fn attempt_json(attempt: &AttemptRow, task: &TaskRow) -> Value {
 }
 
 fn parsed(json: &Option<String>) -> Value {
-    json.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    json.as_deref()
+        .and_then(|json| serde_json::from_str(json).ok())
+        .unwrap_or_default()
 }

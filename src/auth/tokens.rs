@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use aes_gcm::aead::OsRng;
+use aes_gcm::aead::rand_core::RngCore;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rand::RngCore;
 use sha2::{Digest, Sha256};
 
 /// What a caller's token begins with.
@@ -28,7 +29,9 @@ pub struct NewToken {
 
 impl std::fmt::Debug for NewToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewToken").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("NewToken")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }
 
@@ -36,7 +39,7 @@ impl NewToken {
     /// A random token that begins with [`CALLER`] or [`OPERATOR`].
     pub fn random(kind: &'static str) -> Self {
         let mut bytes = [0_u8; 32];
-        rand::rng().fill_bytes(&mut bytes);
+        OsRng.fill_bytes(&mut bytes);
         let token = format!("{kind}{}", URL_SAFE_NO_PAD.encode(bytes));
         let prefix = token.chars().take(kind.len() + 6).collect();
         let hash = hex(&hash(&token));

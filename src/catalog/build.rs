@@ -7,7 +7,8 @@ use std::time::Duration;
 use forebay_engine::limits::{Rate, Slots};
 use forebay_engine::policy::{BreakerPolicy, ErrorRatePolicy, Invalid, PoolPolicy, Strategy};
 use forebay_engine::{
-    Account, AccountId, Binding, Capability, Features, GroupKey, Member, ModelId, Pool, Priority, State, Weight,
+    Account, AccountId, Binding, Capability, Features, GroupKey, Member, ModelId, Pool, Priority, State,
+    Weight,
 };
 use forebay_wire::import::Problem;
 use secrecy::ExposeSecret;
@@ -42,16 +43,27 @@ pub(super) fn snapshot(
     let pools: BTreeMap<&str, (GroupKey, PoolPolicy)> = configuration
         .pools
         .iter()
-        .map(|row| Ok((row.id.as_str(), (wrong(row.name.parse(), "pool", row, "group_key")?, policy(row)?))))
+        .map(|row| {
+            Ok((
+                row.id.as_str(),
+                (wrong(row.name.parse(), "pool", row, "group_key")?, policy(row)?),
+            ))
+        })
         .collect::<Result<_, Problem>>()?;
     let mut bindings: HashMap<&str, Vec<(&str, i64)>> = HashMap::new();
     for binding in &configuration.bindings {
-        bindings.entry(&binding.model_id).or_default().push((&binding.account_id, binding.priority));
+        bindings
+            .entry(&binding.model_id)
+            .or_default()
+            .push((&binding.account_id, binding.priority));
     }
     let mut members: HashMap<&str, Vec<Member>> = HashMap::new();
     for row in &configuration.models {
         let pool = row.group_id.as_deref().and_then(|id| pools.get(id));
-        let price = row.group_id.as_deref().and_then(|id| configuration.pools.iter().find(|pool| pool.id == id));
+        let price = row
+            .group_id
+            .as_deref()
+            .and_then(|id| configuration.pools.iter().find(|pool| pool.id == id));
         let target = model(row, pool.map(|(key, _)| key.clone()), price, &new.providers)?;
         if target.is_active && target.provider.is_enabled {
             let policy = pool.map(|(_, policy)| policy.clone()).unwrap_or_default();
@@ -67,7 +79,9 @@ pub(super) fn snapshot(
         new.models.insert(target.id.clone(), Arc::new(target));
     }
     for row in &configuration.pools {
-        let Some((key, policy)) = pools.get(row.id.as_str()) else { continue };
+        let Some((key, policy)) = pools.get(row.id.as_str()) else {
+            continue;
+        };
         let members = members.remove(row.id.as_str()).unwrap_or_default();
         let config = pool_config(row, key, &members, &new.models)?;
         if config.is_active {
@@ -83,7 +97,9 @@ pub(super) fn snapshot(
 
 /// The state of a model that is asked for by name has a queue of its own under this key.
 fn alone_key(model_id: &str) -> GroupKey {
-    format!("model:{model_id}").parse().unwrap_or_else(|_| GroupKey::none())
+    format!("model:{model_id}")
+        .parse()
+        .unwrap_or_else(|_| GroupKey::none())
 }
 
 fn provider(row: &ConfigRow) -> Provider {
@@ -110,13 +126,19 @@ fn accounts(
     for row in &configuration.accounts {
         let id = AccountId(row.id.as_str().into());
         let label: Arc<str> = row.name.as_str().into();
-        let (text, version, revision) =
-            row.key.as_ref().map_or(("", 0, 1), |key| (key.text.as_str(), key.version, key.revision));
+        let (text, version, revision) = row
+            .key
+            .as_ref()
+            .map_or(("", 0, 1), |key| (key.text.as_str(), key.version, key.revision));
         let key_revision = u64::try_from(revision).unwrap_or_default();
         let problem = match keys.open(account_key(&row.id), text, version) {
             _ if text.is_empty() => Some("it has no key: enter one".to_owned()),
             Ok(key) => {
-                let credential = Credential { key, key_revision, label: label.clone() };
+                let credential = Credential {
+                    key,
+                    key_revision,
+                    label: label.clone(),
+                };
                 new.accounts.insert(id.clone(), credential);
                 None
             }
@@ -127,7 +149,10 @@ fn accounts(
             new.account_problems.insert(id.clone(), problem.clone());
         }
         let headroom = row.real("headroom").unwrap_or_default();
-        let rate = row.real("max_rps").map(|rps| Rate::try_new(rps, headroom)).transpose();
+        let rate = row
+            .real("max_rps")
+            .map(|rps| Rate::try_new(rps, headroom))
+            .transpose();
         let account = Account {
             state: state.account(&id, key_revision),
             id,
@@ -157,12 +182,20 @@ fn model(
     let provider = providers.get(row.text("provider")).cloned();
     let own = prices(row, "model", "prices")?;
     let routing = export::routing(row);
-    let upstream = row.optional_text("upstream_model").filter(|name| !name.is_empty()).unwrap_or(&row.name);
+    let upstream = row
+        .optional_text("upstream_model")
+        .filter(|name| !name.is_empty())
+        .unwrap_or(&row.name);
     Ok(ModelTarget {
         id: ModelId(row.id.as_str().into()),
         name: row.name.as_str().into(),
         public_alias: row.optional_text("public_alias").map(str::to_owned),
-        provider: wrong(provider.ok_or(Invalid("must name a provider")), "model", row, "provider")?,
+        provider: wrong(
+            provider.ok_or(Invalid("must name a provider")),
+            "model",
+            row,
+            "provider",
+        )?,
         base_url: row.optional_text("base_url").map(Into::into),
         upstream_model: upstream.into(),
         capability: wrong(row.text("capability").parse(), "model", row, "capability")?,
@@ -187,7 +220,9 @@ fn member(
     let model_state = state.model(&target.id, breaker);
     let mut bindings = Vec::new();
     for (account, priority) in bound {
-        let Some(account) = accounts.get(*account) else { continue };
+        let Some(account) = accounts.get(*account) else {
+            continue;
+        };
         bindings.push(Binding {
             cooldown: model_state.binding_cooldown(&account.id),
             account: account.clone(),
@@ -200,9 +235,21 @@ fn member(
         model: target.id.clone(),
         name: target.name.clone(),
         provider: target.provider.key.clone(),
-        weight: wrong(Weight::try_new(row.whole("weight").unwrap_or(1)), "model", row, "weight")?,
-        priority: wrong(Priority::try_new(row.whole("priority").unwrap_or_default()), "model", row, "priority")?,
-        max_concurrency: row.whole("max_concurrency").map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        weight: wrong(
+            Weight::try_new(row.whole("weight").unwrap_or(1)),
+            "model",
+            row,
+            "weight",
+        )?,
+        priority: wrong(
+            Priority::try_new(row.whole("priority").unwrap_or_default()),
+            "model",
+            row,
+            "priority",
+        )?,
+        max_concurrency: row
+            .whole("max_concurrency")
+            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
         features: Features {
             stream: flag("stream", defaults.stream),
             tools: flag("tools", defaults.tools),
@@ -223,7 +270,9 @@ fn feature(row: &ConfigRow, name: &str) -> Value {
 
 fn policy(row: &ConfigRow) -> Result<PoolPolicy, Problem> {
     let whole = |column: &str| u32::try_from(row.whole(column).unwrap_or_default()).unwrap_or(u32::MAX);
-    let ms = |column: &str| Duration::from_millis(u64::try_from(row.whole(column).unwrap_or_default()).unwrap_or_default());
+    let ms = |column: &str| {
+        Duration::from_millis(u64::try_from(row.whole(column).unwrap_or_default()).unwrap_or_default())
+    };
     let seconds = |column: &str| Duration::from_secs(whole(column).into());
     let error_rate = (row.text("breaker_policy") == "error_rate").then(|| ErrorRatePolicy {
         threshold: row.real("error_rate_threshold").unwrap_or(0.5),
@@ -245,7 +294,9 @@ fn policy(row: &ConfigRow) -> Result<PoolPolicy, Problem> {
         // Only a sentence may be paid twice: for other capabilities the switch has no effect.
         retry_unknown: row.flag("retry_unknown") && row.text("capability") == Capability::Text.as_str(),
         queue_timeout: ms("queue_timeout_ms"),
-        queue_max: row.whole("queue_max").map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+        queue_max: row
+            .whole("queue_max")
+            .map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         first_packet_timeout: ms("first_packet_timeout_ms"),
         idle_timeout: ms("idle_timeout_ms"),
         content_timeout: ms("content_timeout_ms"),
@@ -258,7 +309,9 @@ fn pool_config(
     members: &[Member],
     models: &HashMap<ModelId, Arc<ModelTarget>>,
 ) -> Result<PoolConfig, Problem> {
-    let outputs = members.iter().map(|member| models.get(&member.model).and_then(|model| model.max_output));
+    let outputs = members
+        .iter()
+        .map(|member| models.get(&member.model).and_then(|model| model.max_output));
     let outputs: Option<Vec<u64>> = outputs.collect();
     Ok(PoolConfig {
         id: row.id.clone(),
@@ -299,20 +352,30 @@ fn names(new: &mut Snapshot) {
 fn callers(configuration: &Configuration, old: &Snapshot, new: &mut Snapshot) {
     for row in configuration.callers.iter().filter(|row| row.flag("is_enabled")) {
         let plan = row.plan.clone().unwrap_or_default();
-        let pools = (!plan.pools.is_empty()).then(|| plan.pools.iter().filter_map(|key| key.parse().ok()).collect());
+        let pools =
+            (!plan.pools.is_empty()).then(|| plan.pools.iter().filter_map(|key| key.parse().ok()).collect());
         let caller = Caller {
             id: row.id.as_str().into(),
             name: row.name.as_str().into(),
             pools,
             concurrent_tasks: u32::try_from(plan.concurrent_tasks).unwrap_or_default(),
             region: row.optional_text("region").map(str::to_owned),
-            in_flight: old.callers.get(&row.id).map_or_else(|| Arc::new(Slots::new()), |old| old.in_flight.clone()),
+            in_flight: old
+                .callers
+                .get(&row.id)
+                .map_or_else(|| Arc::new(Slots::new()), |old| old.in_flight.clone()),
         };
         new.callers.insert(row.id.clone(), Arc::new(caller));
     }
     for token in &configuration.tokens {
         if let (Some(hash), Some(caller)) = (tokens::unhex(&token.hash), new.callers.get(&token.caller_id)) {
-            new.tokens.insert(hash, TokenRow { caller: caller.clone(), expires_at: token.expires_at });
+            new.tokens.insert(
+                hash,
+                TokenRow {
+                    caller: caller.clone(),
+                    expires_at: token.expires_at,
+                },
+            );
         }
     }
 }

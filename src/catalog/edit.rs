@@ -44,7 +44,12 @@ impl Catalog {
     ///
     /// # Errors
     /// When the result would not hold together: nothing is changed then.
-    pub async fn import(&self, document: &Document, by: Author<'_>, dry_run: bool) -> Result<Difference, CatalogError> {
+    pub async fn import(
+        &self,
+        document: &Document,
+        by: Author<'_>,
+        dry_run: bool,
+    ) -> Result<Difference, CatalogError> {
         let _turn = self.turn.lock().await;
         let mut transaction = self.store.write().await?;
         let before = config::read_all(&mut transaction).await?;
@@ -64,7 +69,10 @@ impl Catalog {
     /// # Errors
     /// When the result would not hold together: nothing is changed then.
     pub async fn put(&self, item: Item, by: Author<'_>) -> Result<Difference, CatalogError> {
-        let document = Document { items: vec![item], settings: BTreeMap::new() };
+        let document = Document {
+            items: vec![item],
+            settings: BTreeMap::new(),
+        };
         self.import(&document, by, false).await
     }
 
@@ -77,21 +85,37 @@ impl Catalog {
         settings: BTreeMap<String, Value>,
         by: Author<'_>,
     ) -> Result<Difference, CatalogError> {
-        self.import(&Document { items: Vec::new(), settings }, by, false).await
+        self.import(
+            &Document {
+                items: Vec::new(),
+                settings,
+            },
+            by,
+            false,
+        )
+        .await
     }
 
     /// Deletes a row that nothing uses.
     ///
     /// # Errors
     /// `InUse` with what uses it, or `Missing`.
-    pub async fn remove(&self, section: Section, name: &str, by: Author<'_>) -> Result<Difference, CatalogError> {
+    pub async fn remove(
+        &self,
+        section: Section,
+        name: &str,
+        by: Author<'_>,
+    ) -> Result<Difference, CatalogError> {
         let _turn = self.turn.lock().await;
         let mut transaction = self.store.write().await?;
         let before = config::read_all(&mut transaction).await?;
         let row = before.find(section, name).ok_or_else(|| missing(section, name))?;
         let users = users(&before, section, row);
         if !users.is_empty() {
-            return Err(CatalogError::InUse { what: format!("{} {name}", section.one()), by: users });
+            return Err(CatalogError::InUse {
+                what: format!("{} {name}", section.one()),
+                by: users,
+            });
         }
         config::delete(&mut transaction, section, &row.id).await?;
         self.finish(transaction, &before, by, false).await
@@ -115,7 +139,12 @@ impl Catalog {
     ///
     /// # Errors
     /// `Missing` when there is none.
-    pub async fn unbind(&self, model: &str, account: &str, by: Author<'_>) -> Result<Difference, CatalogError> {
+    pub async fn unbind(
+        &self,
+        model: &str,
+        account: &str,
+        by: Author<'_>,
+    ) -> Result<Difference, CatalogError> {
         self.rebind(model, account, None, by).await
     }
 
@@ -129,15 +158,21 @@ impl Catalog {
         let _turn = self.turn.lock().await;
         let mut transaction = self.store.write().await?;
         let before = config::read_all(&mut transaction).await?;
-        let model_row = before.find(Section::Models, model).ok_or_else(|| missing(Section::Models, model))?;
-        let account_row = before.find(Section::Accounts, account).ok_or_else(|| missing(Section::Accounts, account))?;
+        let model_row = before
+            .find(Section::Models, model)
+            .ok_or_else(|| missing(Section::Models, model))?;
+        let account_row = before
+            .find(Section::Accounts, account)
+            .ok_or_else(|| missing(Section::Accounts, account))?;
         let mut bindings = bindings_of(&before, &model_row.id);
         let had = bindings.len();
         bindings.retain(|(id, _)| *id != account_row.id);
         match priority {
             Some(priority) => bindings.push((account_row.id.clone(), priority.get().into())),
             None if bindings.len() == had => {
-                return Err(CatalogError::Missing(format!("a binding of model {model} to account {account}")));
+                return Err(CatalogError::Missing(format!(
+                    "a binding of model {model} to account {account}"
+                )));
             }
             None => {}
         }
@@ -159,7 +194,9 @@ impl Catalog {
         if !problems.is_empty() {
             return Err(CatalogError::Invalid(problems));
         }
-        let difference = Difference { changes: changes(before, &after) };
+        let difference = Difference {
+            changes: changes(before, &after),
+        };
         if dry_run || difference.changes.is_empty() {
             transaction.rollback().await?;
             return Ok(difference);
@@ -167,7 +204,15 @@ impl Catalog {
         for change in &difference.changes {
             let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
             let (was, is) = (text(&change.before), text(&change.after));
-            audit_in(&mut transaction, by.0, change.action, &change.object, was.as_deref(), is.as_deref()).await?;
+            audit_in(
+                &mut transaction,
+                by.0,
+                change.action,
+                &change.object,
+                was.as_deref(),
+                is.as_deref(),
+            )
+            .await?;
         }
         transaction.commit().await?;
         self.load().await?;
@@ -176,23 +221,38 @@ impl Catalog {
 
     /// URLs that are new must pass the guard. Those that were there before stay, whatever it says now.
     fn guarded(&self, before: &Configuration, after: &Configuration) -> Vec<Problem> {
-        let Some(guard) = &self.guard else { return Vec::new() };
-        let allowed: HashMap<&str, bool> =
-            after.providers.iter().map(|row| (row.name.as_str(), row.flag("allow_private_network"))).collect();
+        let Some(guard) = &self.guard else {
+            return Vec::new();
+        };
+        let allowed: HashMap<&str, bool> = after
+            .providers
+            .iter()
+            .map(|row| (row.name.as_str(), row.flag("allow_private_network")))
+            .collect();
         let mut problems = Vec::new();
         for section in [Section::Providers, Section::Models] {
             for row in after.rows(section) {
-                let provider = if section == Section::Providers { row.name.as_str() } else { row.text("provider") };
+                let provider = if section == Section::Providers {
+                    row.name.as_str()
+                } else {
+                    row.text("provider")
+                };
                 let allow = allowed.get(provider).copied().unwrap_or_default();
                 let old = before.find(section, &row.name);
                 for column in ["base_url", "proxy_url"] {
-                    let Some(url) = row.optional_text(column).filter(|url| !url.is_empty()) else { continue };
+                    let Some(url) = row.optional_text(column).filter(|url| !url.is_empty()) else {
+                        continue;
+                    };
                     let same = old.is_some_and(|old| {
                         old.optional_text(column) == Some(url)
                             && old.whole("allow_private_network") == row.whole("allow_private_network")
                     });
                     if !same && let Err(remedy) = guard(url, allow) {
-                        problems.push(Problem::new(format!("{} {}", section.one(), row.name), column, remedy));
+                        problems.push(Problem::new(
+                            format!("{} {}", section.one(), row.name),
+                            column,
+                            remedy,
+                        ));
                     }
                 }
             }
@@ -200,7 +260,12 @@ impl Catalog {
         problems
     }
 
-    async fn put_item(&self, transaction: &mut Transaction, item: &Item, by: Author<'_>) -> Result<(), CatalogError> {
+    async fn put_item(
+        &self,
+        transaction: &mut Transaction,
+        item: &Item,
+        by: Author<'_>,
+    ) -> Result<(), CatalogError> {
         let now = config::read_all(transaction).await?;
         let old = now.find(item.section, &item.name);
         let id = match old {
@@ -234,11 +299,15 @@ impl Catalog {
         old: Option<&ConfigRow>,
         id: &str,
     ) -> Result<(), CatalogError> {
-        let Some(key) = &item.account_key else { return Ok(()) };
+        let Some(key) = &item.account_key else {
+            return Ok(());
+        };
         let place = account_key(id);
         let stored = old.and_then(|old| old.key.as_ref());
         let same = stored.is_some_and(|stored| {
-            self.keys.open(place, &stored.text, stored.version).is_ok_and(|old| old.expose_secret() == key.expose())
+            self.keys
+                .open(place, &stored.text, stored.version)
+                .is_ok_and(|old| old.expose_secret() == key.expose())
         });
         if !same {
             let (sealed, version) = self.keys.seal(place, key.expose());
@@ -260,7 +329,11 @@ async fn put_model(
         Some(None) => None,
         Some(Some(key)) => {
             let pool = now.find(Section::Pools, key);
-            Some(pool.ok_or_else(|| invalid(item, "pool", &format!("there is no pool {key}")))?.id.clone())
+            Some(
+                pool.ok_or_else(|| invalid(item, "pool", &format!("there is no pool {key}")))?
+                    .id
+                    .clone(),
+            )
         }
     };
     let written = old.and_then(|old| old.metadata.as_deref()).unwrap_or("{}");
@@ -268,16 +341,24 @@ async fn put_model(
     for (name, value) in item.routing.iter().flatten() {
         metadata["routing"][name.as_str()] = (*value).into();
     }
-    let is_new = |old: &ConfigRow| old.group_id != group_id || old.metadata.as_deref() != Some(&metadata.to_string());
+    let is_new =
+        |old: &ConfigRow| old.group_id != group_id || old.metadata.as_deref() != Some(&metadata.to_string());
     if old.is_none_or(is_new) && (item.pool.is_some() || item.routing.is_some()) {
         config::set_model(connection, id, group_id.as_deref(), &metadata.to_string()).await?;
     }
-    let Some(accounts) = &item.accounts else { return Ok(()) };
+    let Some(accounts) = &item.accounts else {
+        return Ok(());
+    };
     let mut bindings = Vec::new();
     for binding in accounts {
         let account = now.find(Section::Accounts, &binding.label);
-        let account =
-            account.ok_or_else(|| invalid(item, "accounts", &format!("there is no account {}", binding.label)))?;
+        let account = account.ok_or_else(|| {
+            invalid(
+                item,
+                "accounts",
+                &format!("there is no account {}", binding.label),
+            )
+        })?;
         bindings.push((account.id.clone(), i64::from(binding.priority.get())));
     }
     bindings.sort();
@@ -297,7 +378,10 @@ async fn put_caller(
     by: Author<'_>,
 ) -> Result<(), CatalogError> {
     let before = old.and_then(|old| old.plan.clone());
-    let mut plan = before.clone().unwrap_or(config::Plan { concurrent_tasks: 10, ..config::Plan::default() });
+    let mut plan = before.clone().unwrap_or(config::Plan {
+        concurrent_tasks: 10,
+        ..config::Plan::default()
+    });
     plan.concurrent_tasks = item.concurrent_tasks.unwrap_or(plan.concurrent_tasks);
     plan.monthly_credits = item.monthly_credits.unwrap_or(plan.monthly_credits);
     if let Some(pools) = &item.pools {
@@ -315,42 +399,66 @@ async fn put_caller(
 }
 
 fn bindings_of(configuration: &Configuration, model_id: &str) -> Vec<(String, i64)> {
-    let of_model = configuration.bindings.iter().filter(|binding| binding.model_id == model_id);
-    of_model.map(|binding| (binding.account_id.clone(), binding.priority)).collect()
+    let of_model = configuration
+        .bindings
+        .iter()
+        .filter(|binding| binding.model_id == model_id);
+    of_model
+        .map(|binding| (binding.account_id.clone(), binding.priority))
+        .collect()
 }
 
 fn users(configuration: &Configuration, section: Section, row: &ConfigRow) -> Vec<String> {
     let mut users = Vec::new();
-    let model_name = |id: &str| configuration.models.iter().find(|model| model.id == id).map(|model| &model.name);
+    let model_name = |id: &str| {
+        configuration
+            .models
+            .iter()
+            .find(|model| model.id == id)
+            .map(|model| &model.name)
+    };
     match section {
         Section::Providers => {
-            for (section, rows) in
-                [(Section::Models, &configuration.models), (Section::Accounts, &configuration.accounts)]
-            {
+            for (section, rows) in [
+                (Section::Models, &configuration.models),
+                (Section::Accounts, &configuration.accounts),
+            ] {
                 let of_it = rows.iter().filter(|other| other.text("provider") == row.name);
                 users.extend(of_it.map(|other| format!("{} {}", section.one(), other.name)));
             }
         }
         Section::Accounts => {
-            let bound = configuration.bindings.iter().filter(|binding| binding.account_id == row.id);
-            users.extend(bound.filter_map(|binding| Some(format!("model {}", model_name(&binding.model_id)?))));
+            let bound = configuration
+                .bindings
+                .iter()
+                .filter(|binding| binding.account_id == row.id);
+            users.extend(
+                bound.filter_map(|binding| Some(format!("model {}", model_name(&binding.model_id)?))),
+            );
         }
         Section::Pools => {
-            let members = configuration.models.iter().filter(|model| model.group_id.as_deref() == Some(&row.id));
+            let members = configuration
+                .models
+                .iter()
+                .filter(|model| model.group_id.as_deref() == Some(&row.id));
             users.extend(members.map(|model| format!("model {}", model.name)));
             let default = configuration.settings.iter().filter(|(name, value)| {
                 name.starts_with("default_pool.") && value.as_str() == Some(&row.name)
             });
             users.extend(default.map(|(name, _)| format!("setting {name}")));
-            let allowed = configuration
-                .callers
-                .iter()
-                .filter(|caller| caller.plan.as_ref().is_some_and(|plan| plan.pools.contains(&row.name)));
+            let allowed = configuration.callers.iter().filter(|caller| {
+                caller
+                    .plan
+                    .as_ref()
+                    .is_some_and(|plan| plan.pools.contains(&row.name))
+            });
             users.extend(allowed.map(|caller| format!("caller {}", caller.name)));
         }
         Section::Models => {
-            let thinking =
-                configuration.pools.iter().filter(|pool| pool.optional_text("deep_thinking_model") == Some(&row.name));
+            let thinking = configuration
+                .pools
+                .iter()
+                .filter(|pool| pool.optional_text("deep_thinking_model") == Some(&row.name));
             users.extend(thinking.map(|pool| format!("pool {}", pool.name)));
         }
         Section::Callers => {}
@@ -372,14 +480,28 @@ fn changes(before: &Configuration, after: &Configuration) -> Vec<Change> {
             }
             let object = format!("{} {}", section.one(), row.name);
             changes.push(match was {
-                None => Change { object, action: "create", before: Value::Null, after: Value::Object(is) },
+                None => Change {
+                    object,
+                    action: "create",
+                    before: Value::Null,
+                    after: Value::Object(is),
+                },
                 Some(was) => {
                     let differs = |name: &String| was.get(name) != is.get(name);
                     let only = |all: &serde_json::Map<String, Value>| -> Value {
                         let fields = all.iter().filter(|(name, _)| differs(name));
-                        Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
+                        Value::Object(
+                            fields
+                                .map(|(name, value)| (name.clone(), value.clone()))
+                                .collect(),
+                        )
                     };
-                    Change { object, action: "change", before: only(&was), after: only(&is) }
+                    Change {
+                        object,
+                        action: "change",
+                        before: only(&was),
+                        after: only(&is),
+                    }
                 }
             });
         }
@@ -394,12 +516,18 @@ fn changes(before: &Configuration, after: &Configuration) -> Vec<Change> {
             }
         }
     }
-    let settings: std::collections::BTreeSet<_> = before.settings.keys().chain(after.settings.keys()).collect();
+    let settings: std::collections::BTreeSet<_> =
+        before.settings.keys().chain(after.settings.keys()).collect();
     for name in settings {
         let value = |of: &Configuration| of.settings.get(name).cloned().unwrap_or_default();
         let (was, is) = (value(before), value(after));
         if was != is {
-            changes.push(Change { object: format!("setting {name}"), action: "change", before: was, after: is });
+            changes.push(Change {
+                object: format!("setting {name}"),
+                action: "change",
+                before: was,
+                after: is,
+            });
         }
     }
     changes
@@ -413,7 +541,10 @@ fn shown(
 ) -> serde_json::Map<String, Value> {
     let mut shown = row_json(section, row, configuration, names);
     if let Some(key) = &row.key {
-        shown.insert("account_key".into(), format!("{} (revision {})", forebay_wire::import::MASK, key.revision).into());
+        shown.insert(
+            "account_key".into(),
+            format!("{} (revision {})", forebay_wire::import::MASK, key.revision).into(),
+        );
     }
     shown
 }

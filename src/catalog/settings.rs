@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::policy::{CooldownPolicy, RetryPolicy, Routing};
 use forebay_engine::Capability;
+use forebay_engine::policy::{CooldownPolicy, RetryPolicy, Routing};
 use serde_json::{Map, Value, json};
 
 /// The settings of the whole installation; live.
@@ -71,13 +71,18 @@ impl Settings {
             ["routing", "max_requests"] => routing.max_requests = small,
             ["routing", "retry_budget"] => routing.retry_budget = value.as_f64().unwrap_or_default(),
             ["routing", capability, field] => {
-                let Ok(capability) = capability.parse::<Capability>() else { return };
+                let Ok(capability) = capability.parse::<Capability>() else {
+                    return;
+                };
                 let mut policy = routing.retry(capability).clone();
                 match *field {
                     "retries" => policy.retries = small,
                     "waits_ms" => {
                         let waits = value.as_array().into_iter().flatten();
-                        policy.waits = waits.filter_map(Value::as_u64).map(Duration::from_millis).collect();
+                        policy.waits = waits
+                            .filter_map(Value::as_u64)
+                            .map(Duration::from_millis)
+                            .collect();
                     }
                     "attempt_ms" => policy.attempt = ms,
                     "stream_attempt_ms" => policy.stream_attempt = ms,
@@ -110,10 +115,23 @@ impl Settings {
 
     /// Every setting with its value of now, nested as the API shows them.
     pub fn to_json(&self) -> Value {
-        let CooldownPolicy { rate_limited, auth, auth_max, connect, quota, misconfigured } = &self.routing.cooldown;
+        let CooldownPolicy {
+            rate_limited,
+            auth,
+            auth_max,
+            connect,
+            quota,
+            misconfigured,
+        } = &self.routing.cooldown;
         let mut routing = Map::new();
         for capability in Capability::ALL {
-            let RetryPolicy { retries, waits, attempt, stream_attempt, total } = self.routing.retry(capability);
+            let RetryPolicy {
+                retries,
+                waits,
+                attempt,
+                stream_attempt,
+                total,
+            } = self.routing.retry(capability);
             let shown = json!({
                 "retries": retries,
                 "waits_ms": waits.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
@@ -167,7 +185,10 @@ mod tests {
     fn a_row_changes_its_setting_and_no_other() {
         let rows = BTreeMap::from([("routing.text.waits_ms".to_owned(), json!([10]))]);
         let settings = Settings::read(&rows);
-        assert_eq!(settings.routing.retry(Capability::Text).waits, [Duration::from_millis(10)]);
+        assert_eq!(
+            settings.routing.retry(Capability::Text).waits,
+            [Duration::from_millis(10)]
+        );
         assert_eq!(settings.routing.retry(Capability::Text).retries, 2);
         assert_eq!(settings.body_limit, Settings::default().body_limit);
     }

@@ -231,7 +231,8 @@ impl Snapshot {
         if self.models.contains_key(&id) {
             return Some(id);
         }
-        let by_name = |model: &&Arc<ModelTarget>| &*model.name == name || model.public_alias.as_deref() == Some(name);
+        let by_name =
+            |model: &&Arc<ModelTarget>| &*model.name == name || model.public_alias.as_deref() == Some(name);
         self.models.values().find(by_name).map(|model| model.id.clone())
     }
 }

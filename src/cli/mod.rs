@@ -40,7 +40,9 @@ pub struct Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("sqlite_sync_full", &self.sqlite_sync_full).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("sqlite_sync_full", &self.sqlite_sync_full)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,16 +158,30 @@ pub async fn run(command: Command, settings: &Settings) -> ExitCode {
 
 async fn run_command(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
-        Command::Import { file, dry_run, output } => import_file(settings, &file, dry_run, output).await?,
+        Command::Import {
+            file,
+            dry_run,
+            output,
+        } => import_file(settings, &file, dry_run, output).await?,
         Command::Export => {
             let catalog = open(settings).await?.catalog;
             println!("{}", pretty(&catalog.export()));
         }
-        Command::Admin(AdminCommand::Create { name, password_stdin, role, output }) => {
+        Command::Admin(AdminCommand::Create {
+            name,
+            password_stdin,
+            role,
+            output,
+        }) => {
             create_admin(settings, &name, password_stdin, &role, output).await?;
         }
         Command::Admin(AdminCommand::Token { name, output }) => admin_token(settings, &name, output).await?,
-        Command::Caller(CallerCommand::Create { name, credits, concurrent_tasks, output }) => {
+        Command::Caller(CallerCommand::Create {
+            name,
+            credits,
+            concurrent_tasks,
+            output,
+        }) => {
             create_caller(settings, &name, credits, concurrent_tasks, output).await?;
         }
         Command::Check { output } => return Ok(check(settings, output).await),
@@ -181,14 +197,22 @@ struct Opened {
 
 async fn open(settings: &Settings) -> Result<Opened, Failure> {
     let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
-    let keys = KeyRing::load(settings.master_keys.as_ref().map(ExposeSecret::expose_secret), &store)?;
+    let keys = KeyRing::load(
+        settings.master_keys.as_ref().map(ExposeSecret::expose_secret),
+        &store,
+    )?;
     let state: Arc<dyn State> = Arc::new(LocalState::new());
     let clock = Arc::new(TokioClock::new());
     let catalog = Catalog::open(store.clone(), keys, state, clock, settings.guard.clone()).await?;
     Ok(Opened { store, catalog })
 }
 
-async fn import_file(settings: &Settings, file: &PathBuf, dry_run: bool, output: Output) -> Result<(), Failure> {
+async fn import_file(
+    settings: &Settings,
+    file: &PathBuf,
+    dry_run: bool,
+    output: Output,
+) -> Result<(), Failure> {
     let text = if file.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {
@@ -197,7 +221,11 @@ async fn import_file(settings: &Settings, file: &PathBuf, dry_run: bool, output:
     let text = text.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
     let document = import::parse(&text, &|name| std::env::var(name).ok())
         .map_err(|problems| Failure::Catalog(CatalogError::Invalid(problems)))?;
-    let difference = open(settings).await?.catalog.import(&document, BY, dry_run).await?;
+    let difference = open(settings)
+        .await?
+        .catalog
+        .import(&document, BY, dry_run)
+        .await?;
     let printer = Printer::new(output);
     printer.json(&json!({ "dry_run": dry_run, "changes": difference.changes }));
     for change in &difference.changes {
@@ -221,19 +249,28 @@ async fn create_admin(
     role: &str,
     output: Output,
 ) -> Result<(), Failure> {
-    let role: Role = role.parse().map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
+    let role: Role = role
+        .parse()
+        .map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
     if name.is_empty() || name.trim() != name || name.chars().any(char::is_control) {
-        return Err(Failure::Said("the name must not be empty, nor have spaces around it".into()));
+        return Err(Failure::Said(
+            "the name must not be empty, nor have spaces around it".into(),
+        ));
     }
     let (secret, made) = if password_stdin {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::Said(error.to_string()))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::Said(error.to_string()))?;
         (text.trim_end_matches(['\r', '\n']).to_owned(), false)
     } else {
         (NewToken::random("").token.chars().take(20).collect(), true)
     };
     if secret.chars().count() < password::SHORTEST {
-        return Err(Failure::Said(format!("the password must have at least {} characters", password::SHORTEST)));
+        return Err(Failure::Said(format!(
+            "the password must have at least {} characters",
+            password::SHORTEST
+        )));
     }
     let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
     let hash = password::hash(secret.clone()).await;
@@ -241,7 +278,15 @@ async fn create_admin(
     let is_new = store.put_operator(name, &hash, role.as_str()).await?;
     store.delete_sessions_of(name).await?;
     let after = json!({ "role": role.as_str() }).to_string();
-    store.audit(BY.0, if is_new { "create" } else { "change" }, &format!("operator {name}"), None, Some(&after)).await?;
+    store
+        .audit(
+            BY.0,
+            if is_new { "create" } else { "change" },
+            &format!("operator {name}"),
+            None,
+            Some(&after),
+        )
+        .await?;
     let printer = Printer::new(output);
     let done = if is_new { "created" } else { "changed" };
     printer.json(&json!({
@@ -259,13 +304,25 @@ async fn admin_token(settings: &Settings, name: &str, output: Output) -> Result<
     let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
     let new = NewToken::random(tokens::OPERATOR);
     if !store.set_operator_token(name, &new.hash, &new.prefix).await? {
-        return Err(Failure::Said(format!("there is no operator {name}; make one with: forebay admin create {name}")));
+        return Err(Failure::Said(format!(
+            "there is no operator {name}; make one with: forebay admin create {name}"
+        )));
     }
     let after = json!({ "prefix": new.prefix }).to_string();
-    store.audit(BY.0, "create token", &format!("operator {name}"), None, Some(&after)).await?;
+    store
+        .audit(
+            BY.0,
+            "create token",
+            &format!("operator {name}"),
+            None,
+            Some(&after),
+        )
+        .await?;
     let printer = Printer::new(output);
     printer.json(&json!({ "operator": name, "token": new.token }));
-    printer.line(&format!("a new token for {name}, shown only now; older ones have ended:"));
+    printer.line(&format!(
+        "a new token for {name}, shown only now; older ones have ended:"
+    ));
     printer.line(&new.token);
     Ok(())
 }
@@ -293,7 +350,15 @@ async fn create_caller(
     let new = NewToken::random(tokens::CALLER);
     store.add_caller_token(&id, &new.hash, &new.prefix, 0).await?;
     let after = json!({ "prefix": new.prefix }).to_string();
-    store.audit(BY.0, "create token", &format!("caller {name}"), None, Some(&after)).await?;
+    store
+        .audit(
+            BY.0,
+            "create token",
+            &format!("caller {name}"),
+            None,
+            Some(&after),
+        )
+        .await?;
     let balance = Micros(store.balances().await?.get(&id).copied().unwrap_or_default());
     let printer = Printer::new(output);
     printer.json(&json!({ "caller": name, "created": is_new, "credits": balance, "token": new.token }));
@@ -312,20 +377,30 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
     match Store::open(&settings.database_url, settings.sqlite_sync_full).await {
         Err(error) => checks.push(("database", Err(error.to_string()))),
         Ok(store) => {
-            let kind = if store.dialect() == Dialect::Sqlite { "SQLite" } else { "PostgreSQL" };
+            let kind = if store.dialect() == Dialect::Sqlite {
+                "SQLite"
+            } else {
+                "PostgreSQL"
+            };
             checks.push(("database", Ok(format!("{kind} answers, migrated"))));
             checks.push((
                 "credits",
                 match store.credit_differences().await {
-                    Ok(differences) if differences.is_empty() => Ok("balances are what the ledger adds up to".into()),
-                    Ok(differences) => Err(format!("{} balances differ from their ledger", differences.len())),
+                    Ok(differences) if differences.is_empty() => {
+                        Ok("balances are what the ledger adds up to".into())
+                    }
+                    Ok(differences) => {
+                        Err(format!("{} balances differ from their ledger", differences.len()))
+                    }
                     Err(error) => Err(error.to_string()),
                 },
             ));
             checks.push((
                 "operators",
                 match store.operator_count().await {
-                    Ok(0) => Err("nobody can log in; make an operator with: forebay admin create NAME".into()),
+                    Ok(0) => {
+                        Err("nobody can log in; make an operator with: forebay admin create NAME".into())
+                    }
                     Ok(n) => Ok(format!("{n} can log in")),
                     Err(error) => Err(error.to_string()),
                 },
@@ -336,17 +411,28 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
                 Ok(Opened { catalog, .. }) => {
                     let snapshot = catalog.snapshot();
                     let (pools, models) = (snapshot.pools.len(), snapshot.alone.len());
-                    checks.push(("configuration", Ok(format!("{pools} active pools, {models} usable models"))));
+                    checks.push((
+                        "configuration",
+                        Ok(format!("{pools} active pools, {models} usable models")),
+                    ));
                     let broken: Vec<String> = snapshot
                         .rows
                         .accounts
                         .iter()
                         .filter_map(|row| {
                             let id = forebay_engine::AccountId(row.id.as_str().into());
-                            Some(format!("account {}: {}", row.name, snapshot.account_problems.get(&id)?))
+                            Some(format!(
+                                "account {}: {}",
+                                row.name,
+                                snapshot.account_problems.get(&id)?
+                            ))
                         })
                         .collect();
-                    let keys = if broken.is_empty() { Ok("all open".to_owned()) } else { Err(broken.join("; ")) };
+                    let keys = if broken.is_empty() {
+                        Ok("all open".to_owned())
+                    } else {
+                        Err(broken.join("; "))
+                    };
                     checks.push(("keys", keys));
                 }
             }
@@ -366,7 +452,11 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
         })
         .collect();
     printer.json(&json!({ "ok": is_well, "checks": shown }));
-    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(), Failure> {
@@ -375,7 +465,10 @@ async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(
         return Err(Failure::Said("back PostgreSQL up with pg_dump".into()));
     }
     if file.exists() {
-        return Err(Failure::Said(format!("{} exists; name another file", file.display())));
+        return Err(Failure::Said(format!(
+            "{} exists; name another file",
+            file.display()
+        )));
     }
     store.copy_to(file).await?;
     let printer = Printer::new(output);

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use forebay_engine::Usage;
 use forebay_engine::policy::Capability;
 use forebay_wire::chat::disguise;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::error::{ApiError, Dialect};
@@ -60,27 +61,6 @@ impl Answer {
         }))
     }
 
-    /// The body of a whole answer.
-    pub(crate) fn body(&self, dialect: Dialect) -> Value {
-        match dialect {
-            Dialect::Forebay => {
-                let mut body = self.summary();
-                body.insert("output".into(), Value::Object(self.output.clone()));
-                Value::Object(body)
-            }
-            Dialect::OpenAi => {
-                let mut body = Map::new();
-                body.insert("id".into(), json!(format!("chatcmpl-{}", self.task_id)));
-                body.insert("object".into(), "chat.completion".into());
-                body.insert("created".into(), self.created.into());
-                body.insert("model".into(), self.alias.clone().into());
-                body.extend(self.output.clone());
-                body.insert("usage".into(), self.openai_usage());
-                Value::Object(body)
-            }
-        }
-    }
-
     /// The body of a 200 of /api/generate less `output`: what ends a stream.
     pub(crate) fn summary(&self) -> Map<String, Value> {
         let mut body = Map::new();
@@ -105,11 +85,46 @@ impl Answer {
 
     /// The response.
     pub(crate) fn response(&self, dialect: Dialect) -> Response {
-        let mut response = axum::Json(self.body(dialect)).into_response();
+        let mut response = match dialect {
+            Dialect::Forebay => axum::Json(Generation(self)).into_response(),
+            Dialect::OpenAi => axum::Json(Completion(self)).into_response(),
+        };
         if let Ok(id) = self.task_id.parse() {
             response.headers_mut().insert("x-request-id", id);
         }
         response
+    }
+}
+
+/// The body of a 200 of /api/generate.
+struct Generation<'a>(&'a Answer);
+
+impl Serialize for Generation<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut body = serializer.serialize_map(None)?;
+        for (name, value) in &self.0.summary() {
+            body.serialize_entry(name, value)?;
+        }
+        body.serialize_entry("output", &self.0.output)?;
+        body.end()
+    }
+}
+
+/// The body of a 200 of /v1/chat/completions.
+struct Completion<'a>(&'a Answer);
+
+impl Serialize for Completion<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("id", &format_args!("chatcmpl-{}", self.0.task_id))?;
+        body.serialize_entry("object", "chat.completion")?;
+        body.serialize_entry("created", &self.0.created)?;
+        body.serialize_entry("model", &self.0.alias)?;
+        for (name, value) in &self.0.output {
+            body.serialize_entry(name, value)?;
+        }
+        body.serialize_entry("usage", &self.0.openai_usage())?;
+        body.end()
     }
 }
 

@@ -22,9 +22,9 @@ pub use entry::{
 };
 pub use money::{Micros, Prices};
 
-pub use crate::store::tasks::{AttemptRow, KeyedTask, TaskFilter, TaskPage, TaskRow};
 use crate::store::Store;
 pub use crate::store::StoreError;
+pub use crate::store::tasks::{AttemptRow, KeyedTask, TaskFilter, TaskPage, TaskRow};
 
 /// How long [`Ledger::end`] waits for its commit before the answer ends without it.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -45,6 +45,8 @@ pub struct Options {
     pub places: usize,
     /// Commands in one commit at most.
     pub batch: usize,
+    /// A commit that takes longer is given up: the database is as good as away.
+    pub commit_within: Duration,
     /// FOREBAY_TIME_ZONE: whose day an account's request is counted in.
     pub time_zone: jiff::tz::TimeZone,
     /// Called after every commit, by the writer: must be quick.
@@ -53,7 +55,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { places: 65_536, batch: 512, time_zone: jiff::tz::TimeZone::UTC, on_commit: None }
+        Self {
+            places: 65_536,
+            batch: 512,
+            commit_within: Duration::from_secs(5),
+            time_zone: jiff::tz::TimeZone::UTC,
+            on_commit: None,
+        }
     }
 }
 
@@ -91,7 +99,9 @@ pub struct Ledger {
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("Ledger")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,13 +116,32 @@ struct Shared {
 
 /// What the writer is told.
 enum Command {
-    Begin { task: Box<TaskBegin>, attempt: Box<AttemptBegin>, done: oneshot::Sender<Result<(), Refused>> },
-    Attempt { ended: Option<Box<AttemptEnd>>, next: Box<AttemptBegin>, done: oneshot::Sender<Result<(), Refused>> },
-    End { end: Box<TaskEnd>, done: Option<oneshot::Sender<()>> },
-    Refuse { task: Box<TaskBegin>, status: TaskStatus, error: String },
+    Begin {
+        task: Box<TaskBegin>,
+        attempt: Box<AttemptBegin>,
+        done: oneshot::Sender<Result<(), Refused>>,
+    },
+    Attempt {
+        ended: Option<Box<AttemptEnd>>,
+        next: Box<AttemptBegin>,
+        done: oneshot::Sender<Result<(), Refused>>,
+    },
+    End {
+        end: Box<TaskEnd>,
+        done: Option<oneshot::Sender<()>>,
+    },
+    Refuse {
+        task: Box<TaskBegin>,
+        status: TaskStatus,
+        error: String,
+    },
     /// Tasks that the tables say are under way here: those that are not are released.
-    Audit { held: Vec<String> },
-    Flush { done: oneshot::Sender<()> },
+    Audit {
+        held: Vec<String>,
+    },
+    Flush {
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// Records of refused tasks are dropped while more commands than this wait.
@@ -126,7 +155,11 @@ impl Ledger {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn start(store: Store, node: impl Into<Arc<str>>, options: Options) -> Result<Self, StoreError> {
+    pub async fn start(
+        store: Store,
+        node: impl Into<Arc<str>>,
+        options: Options,
+    ) -> Result<Self, StoreError> {
         let node = node.into();
         sweeper::recover(&store, &node).await?;
         store.heartbeat(&node, env!("CARGO_PKG_VERSION")).await?;
@@ -137,7 +170,13 @@ impl Ledger {
             dropped: AtomicU64::new(0),
             is_down: false.into(),
         });
-        let ledger = Self { store, node, commands, shared, places: options.places };
+        let ledger = Self {
+            store,
+            node,
+            commands,
+            shared,
+            places: options.places,
+        };
         writer::spawn(&ledger, inbox, options);
         sweeper::spawn(&ledger);
         Ok(ledger)
@@ -158,9 +197,17 @@ impl Ledger {
             return Err(Refused::Unavailable);
         }
         // Given back by the writer once the task's end is committed.
-        self.shared.places.try_acquire().map_err(|_| Refused::Overloaded)?.forget();
+        self.shared
+            .places
+            .try_acquire()
+            .map_err(|_| Refused::Overloaded)?
+            .forget();
         let (done, answer) = oneshot::channel();
-        self.send(Command::Begin { task: Box::new(task), attempt: Box::new(attempt), done });
+        self.send(Command::Begin {
+            task: Box::new(task),
+            attempt: Box::new(attempt),
+            done,
+        });
         answer.await.unwrap_or(Err(Refused::Unavailable))
     }
 
@@ -171,7 +218,11 @@ impl Ledger {
     /// because this node had been silent: in both cases nothing may be sent.
     pub async fn attempt(&self, ended: Option<AttemptEnd>, next: AttemptBegin) -> Result<(), Refused> {
         let (done, answer) = oneshot::channel();
-        self.send(Command::Attempt { ended: ended.map(Box::new), next: Box::new(next), done });
+        self.send(Command::Attempt {
+            ended: ended.map(Box::new),
+            next: Box::new(next),
+            done,
+        });
         answer.await.unwrap_or(Err(Refused::Unavailable))
     }
 
@@ -179,13 +230,19 @@ impl Ledger {
     /// most five seconds; `false` means that it is still kept in memory and tried again.
     pub async fn end(&self, end: TaskEnd) -> bool {
         let (done, answer) = oneshot::channel();
-        self.send(Command::End { end: Box::new(end), done: Some(done) });
+        self.send(Command::End {
+            end: Box::new(end),
+            done: Some(done),
+        });
         matches!(tokio::time::timeout(END_WAIT, answer).await, Ok(Ok(())))
     }
 
     /// The same without waiting.
     pub fn end_soon(&self, end: TaskEnd) {
-        self.send(Command::End { end: Box::new(end), done: None });
+        self.send(Command::End {
+            end: Box::new(end),
+            done: None,
+        });
     }
 
     /// Records a task that got no attempt: one row, no hold, no idempotency key. Best effort: while
@@ -197,7 +254,11 @@ impl Ledger {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.send(Command::Refuse { task: Box::new(task), status, error });
+        self.send(Command::Refuse {
+            task: Box::new(task),
+            status,
+            error,
+        });
     }
 
     /// Returns once everything said before is committed.
@@ -248,7 +309,10 @@ impl Ledger {
     /// Whether the database answers and takes writes.
     pub async fn is_reachable(&self) -> bool {
         !self.shared.is_down.load(Ordering::Relaxed)
-            && matches!(tokio::time::timeout(Duration::from_secs(2), self.store.ping()).await, Ok(Ok(())))
+            && matches!(
+                tokio::time::timeout(Duration::from_secs(2), self.store.ping()).await,
+                Ok(Ok(()))
+            )
     }
 
     /// What it is doing now.

@@ -5,6 +5,7 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{AttemptBegin, AttemptEnd, AttemptStatus, TaskBegin, TaskEnd, TaskStatus};
+use crate::store::batch::BatchRows;
 
 impl TaskStatus {
     /// The word in tables and in the API.
@@ -52,7 +53,11 @@ pub(super) fn usage_json(usage: &Usage) -> String {
         r#"{{"input_tokens":{},"cached_input_tokens":{},"cache_write_tokens":{},"output_tokens":{}"#,
         usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens, usage.output_tokens
     );
-    text.push_str(if usage.estimated { r#","estimated":true}"# } else { "}" });
+    text.push_str(if usage.estimated {
+        r#","estimated":true}"#
+    } else {
+        "}"
+    });
     text
 }
 
@@ -89,6 +94,7 @@ pub(super) struct BeginRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a str>,
     hold: i64,
+    running: i64,
     prices: String,
     node: &'a str,
     at: i64,
@@ -96,7 +102,8 @@ pub(super) struct BeginRow<'a> {
 }
 
 impl<'a> BeginRow<'a> {
-    pub(super) fn new(task: &'a TaskBegin, attempt: &AttemptBegin, node: &'a str) -> Self {
+    /// `running` is the sum of the caller's holds so far in the batch, this one included.
+    pub(super) fn new(task: &'a TaskBegin, attempt: &AttemptBegin, running: i64, node: &'a str) -> Self {
         Self {
             id: &task.id,
             caller: &task.caller_id,
@@ -112,6 +119,7 @@ impl<'a> BeginRow<'a> {
             summary: &task.request_summary,
             metadata: task.metadata.as_deref(),
             hold: task.hold.0.max(0),
+            running,
             prices: serde_json::to_string(&task.prices).unwrap_or_default(),
             node,
             at: task.created_at,
@@ -177,7 +185,6 @@ pub(super) struct AttemptRow<'a> {
     account_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<&'a str>,
-    day: &'a str,
     node: &'a str,
     at: i64,
     waited: i64,
@@ -185,8 +192,7 @@ pub(super) struct AttemptRow<'a> {
 }
 
 impl<'a> AttemptRow<'a> {
-    /// `day` is the one of the batch, in FOREBAY_TIME_ZONE.
-    pub(super) fn new(attempt: &'a AttemptBegin, node: &'a str, day: &'a str) -> Self {
+    pub(super) fn new(attempt: &'a AttemptBegin, node: &'a str) -> Self {
         Self {
             id: &attempt.task_id,
             seq: attempt.seq,
@@ -197,7 +203,6 @@ impl<'a> AttemptRow<'a> {
             model: &attempt.model,
             account_id: attempt.account.as_ref().map(|(id, _)| &*id.0),
             account: attempt.account.as_ref().map(|(_, label)| &**label),
-            day,
             node,
             at: attempt.started_at,
             waited: attempt.waited_ms,
@@ -250,6 +255,49 @@ impl<'a> AttemptEndRow<'a> {
     }
 }
 
+/// What several statements need of a task's end.
+#[derive(Serialize)]
+pub(super) struct SettledRow<'a> {
+    id: &'a str,
+    charge: i64,
+    kind: &'static str,
+    at: i64,
+}
+
+impl<'a> SettledRow<'a> {
+    pub(super) fn new(end: &'a TaskEnd) -> Self {
+        Self {
+            id: &end.task_id,
+            charge: charge(end),
+            kind: kind(end),
+            at: end.finished_at,
+        }
+    }
+}
+
+/// A task whose attempt may still be `sent`, and what becomes of it.
+#[derive(Serialize)]
+pub(super) struct ClosedRow<'a> {
+    id: &'a str,
+    closes: &'static str,
+}
+
+impl<'a> ClosedRow<'a> {
+    /// `None` for a success: it has brought its last attempt along.
+    pub(super) fn new(end: &'a TaskEnd) -> Option<Self> {
+        let closes = match end.status {
+            TaskStatus::Succeeded => return None,
+            TaskStatus::OutcomeUnknown => "outcome_unknown",
+            TaskStatus::Failed | TaskStatus::DeadLettered => "failed",
+            TaskStatus::Cancelled => "cancelled",
+        };
+        Some(Self {
+            id: &end.task_id,
+            closes,
+        })
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct EndRow<'a> {
     id: &'a str,
@@ -267,8 +315,6 @@ pub(super) struct EndRow<'a> {
     at: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     frees: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    closes: Option<&'static str>,
 }
 
 impl<'a> EndRow<'a> {
@@ -276,22 +322,57 @@ impl<'a> EndRow<'a> {
         Self {
             id: &end.task_id,
             status: end.status.as_str(),
-            kind: if end.charge.is_some() { "settle" } else { "release" },
-            charge: end.charge.map_or(0, |charge| charge.0.max(0)),
+            kind: kind(end),
+            charge: charge(end),
             output: end.output.as_deref(),
             usage: end.usage.as_ref().map(usage_json),
             error: end.error.as_deref(),
             model: end.final_model.as_deref(),
             at: end.finished_at,
             frees: end.frees_key().then_some("1"),
-            // A success has brought its last attempt along.
-            closes: match end.status {
-                TaskStatus::Succeeded => None,
-                TaskStatus::OutcomeUnknown => Some("outcome_unknown"),
-                TaskStatus::Failed | TaskStatus::DeadLettered => Some("failed"),
-                TaskStatus::Cancelled => Some("cancelled"),
-            },
         }
+    }
+}
+
+const fn kind(end: &TaskEnd) -> &'static str {
+    if end.charge.is_some() { "settle" } else { "release" }
+}
+
+fn charge(end: &TaskEnd) -> i64 {
+    end.charge.map_or(0, |charge| charge.0.max(0))
+}
+
+/// A row that is an id and nothing else.
+#[derive(Serialize)]
+pub(super) struct IdRow<'a> {
+    pub id: &'a str,
+}
+
+/// Requests of an account on a day.
+#[derive(Serialize)]
+pub(super) struct RequestsRow<'a> {
+    pub account: &'a str,
+    pub day: &'a str,
+    pub count: i64,
+}
+
+/// The arrays of ends alone.
+pub(super) fn ends_only<'a>(ends: impl Iterator<Item = &'a TaskEnd> + Clone) -> BatchRows {
+    BatchRows {
+        begins: "[]".to_owned(),
+        begun: "[]".to_owned(),
+        attempts: "[]".to_owned(),
+        attempt_count: 0,
+        requests: "[]".to_owned(),
+        ended: array(
+            ends.clone()
+                .filter_map(|end| end.attempt.as_ref())
+                .map(AttemptEndRow::new),
+        ),
+        settled: array(ends.clone().map(SettledRow::new)),
+        closed: array(ends.clone().filter_map(ClosedRow::new)),
+        ends: array(ends.map(EndRow::new)),
+        refused: "[]".to_owned(),
     }
 }
 

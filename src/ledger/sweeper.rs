@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::entry::{TaskEnd, TaskStatus};
-use super::rows::{self, EndRow};
+use super::rows;
 use super::{Command, Ledger};
-use crate::store::batch::{Batch, BatchRows};
+use crate::store::batch::Batch;
 use crate::store::{Store, StoreError};
 
 /// How often a node says that it lives.
@@ -31,18 +31,16 @@ pub(super) async fn recover(store: &Store, node: &str) -> Result<u64, StoreError
         }
         let sent: HashSet<String> = store.with_sent_attempt(&held).await?.into_iter().collect();
         let ends: Vec<TaskEnd> = held.iter().map(|id| orphaned(id, sent.contains(id))).collect();
-        let rows = BatchRows {
-            begins: rows::array::<u8>([]),
-            attempts: rows::array::<u8>([]),
-            ended: rows::array::<u8>([]),
-            ends: rows::array(ends.iter().map(EndRow::new)),
-            refused: rows::array::<u8>([]),
-        };
+        let rows = rows::ends_only(ends.iter());
         batch.run(&mut store.connect().await?, &rows).await?;
         recovered += held.len() as u64;
     }
     if recovered > 0 {
-        tracing::warn!(node, tasks = recovered, "ended the tasks that a stopped process left under way");
+        tracing::warn!(
+            node,
+            tasks = recovered,
+            "ended the tasks that a stopped process left under way"
+        );
     }
     Ok(recovered)
 }
@@ -84,7 +82,9 @@ pub(super) fn spawn(ledger: &Ledger) {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         for beat in 1_u32.. {
             ticks.tick().await;
-            let Some(commands) = commands.upgrade() else { return };
+            let Some(commands) = commands.upgrade() else {
+                return;
+            };
             if let Err(error) = tend(&store, &node).await {
                 tracing::warn!(%error, "no heartbeat");
             } else if beat % TIDY_EVERY == 0 {

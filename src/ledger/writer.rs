@@ -9,14 +9,12 @@ use sqlx::AnyConnection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::entry::{AttemptBegin, AttemptEnd, Refused, TaskBegin, TaskEnd, TaskStatus};
-use super::rows::{self, AttemptEndRow, AttemptRow, BeginRow, EndRow, RefusedRow};
+use super::rows::{self, AttemptEndRow, AttemptRow, BeginRow, IdRow, RefusedRow, RequestsRow};
 use super::{Command, Commit, Ledger, Options, Shared};
+use crate::store::Store;
 use crate::store::batch::{self, Batch, BatchRows};
 use crate::store::tasks::KEY_KEPT_MS;
-use crate::store::Store;
 
-/// A batch that takes longer is given up: the database is as good as away.
-const COMMIT_WITHIN: Duration = Duration::from_secs(5);
 /// How often a batch is run again because another transaction was in its way.
 const RERUNS: u32 = 5;
 /// How often a database that is away is looked for.
@@ -32,6 +30,7 @@ pub(super) fn spawn(ledger: &Ledger, inbox: mpsc::UnboundedReceiver<Command>, op
         unfinished: HashSet::new(),
         again: Vec::new(),
         kept: Vec::new(),
+        requests: HashMap::new(),
         flushes: Vec::new(),
         options,
     };
@@ -50,6 +49,8 @@ struct Writer {
     again: Vec<Begin>,
     /// Ends that the database did not take yet.
     kept: Vec<End>,
+    /// Requests by account that are not counted yet, less those of begins that were refused.
+    requests: HashMap<Arc<str>, i64>,
     /// Who waits until it has.
     flushes: Vec<oneshot::Sender<()>>,
     options: Options,
@@ -125,7 +126,12 @@ impl Writer {
                     if done.is_closed() {
                         self.shared.places.add_permits(1);
                     } else {
-                        work.begins.push(Begin { task, attempt, done, retried: false });
+                        work.begins.push(Begin {
+                            task,
+                            attempt,
+                            done,
+                            retried: false,
+                        });
                     }
                 }
                 Command::Attempt { ended, next, done } => work.nexts.push(Next { ended, next, done }),
@@ -134,7 +140,10 @@ impl Writer {
                 Command::Flush { done } => work.flushes.push(done),
                 Command::Audit { held } => {
                     let lost = held.into_iter().filter(|id| !self.unfinished.contains(id));
-                    work.ends.extend(lost.map(|id| End { end: Box::new(abandoned(id)), done: None }));
+                    work.ends.extend(lost.map(|id| End {
+                        end: Box::new(abandoned(id)),
+                        done: None,
+                    }));
                 }
             }
         }
@@ -152,7 +161,10 @@ impl Writer {
         let begun = Instant::now();
         let result = self.run_batch(&rows).await;
         if let (Ok(_), Some(on_commit)) = (&result, &self.options.on_commit) {
-            on_commit(Commit { took: begun.elapsed(), commands: work.len() });
+            on_commit(Commit {
+                took: begun.elapsed(),
+                commands: work.len(),
+            });
         }
         match result {
             Ok(missing) => {
@@ -170,48 +182,81 @@ impl Writer {
         }
     }
 
-    fn rows(&self, work: &Work) -> BatchRows {
+    fn rows(&mut self, work: &Work) -> BatchRows {
         let node = &*self.node;
-        let day = jiff::Timestamp::now().to_zoned(self.options.time_zone.clone()).date().to_string();
         let first = work.begins.iter().map(|begin| &*begin.attempt);
         let attempts = first.chain(work.nexts.iter().map(|next| &*next.next));
         let ended = work.nexts.iter().filter_map(|next| next.ended.as_deref());
         let ended = ended.chain(work.ends.iter().filter_map(|end| end.end.attempt.as_ref()));
+        let mut running: HashMap<&str, i64> = HashMap::new();
+        let begins = work.begins.iter().map(|begin| {
+            let running = running.entry(&begin.task.caller_id).or_default();
+            *running = running.saturating_add(begin.task.hold.0.max(0));
+            BeginRow::new(&begin.task, &begin.attempt, *running, node)
+        });
+        for attempt in attempts.clone() {
+            if let Some((account, _)) = &attempt.account {
+                *self.requests.entry(account.0.clone()).or_default() += 1;
+            }
+        }
+        let day = jiff::Timestamp::now()
+            .to_zoned(self.options.time_zone.clone())
+            .date()
+            .to_string();
+        let counts = self.requests.iter();
+        let requests = rows::array(counts.map(|(account, count)| RequestsRow {
+            account,
+            day: &day,
+            count: *count,
+        }));
+        self.requests.clear();
         BatchRows {
-            begins: rows::array(work.begins.iter().map(|begin| BeginRow::new(&begin.task, &begin.attempt, node))),
-            attempts: rows::array(attempts.map(|attempt| AttemptRow::new(attempt, node, &day))),
+            requests,
+            attempt_count: attempts.clone().count() as u64,
+            attempts: rows::array(attempts.map(|attempt| AttemptRow::new(attempt, node))),
             ended: rows::array(ended.map(AttemptEndRow::new)),
-            ends: rows::array(work.ends.iter().map(|end| EndRow::new(&end.end))),
+            begun: rows::array(work.begins.iter().map(|begin| IdRow { id: &begin.task.id })),
             refused: rows::array(
-                work.refused.iter().map(|(task, status, error)| RefusedRow::new(task, *status, error, node)),
+                work.refused
+                    .iter()
+                    .map(|(task, status, error)| RefusedRow::new(task, *status, error, node)),
             ),
+            begins: rows::array(begins),
+            ..rows::ends_only(work.ends.iter().map(|end| &*end.end))
         }
     }
 
-    /// Runs the batch until it is committed; a lost connection is made anew once.
+    /// Runs the batch until it is committed or its time is over; a lost connection is made anew once.
     async fn run_batch(&mut self, rows: &BatchRows) -> Result<Vec<(String, i64)>, sqlx::Error> {
+        let end = Instant::now() + self.options.commit_within;
         let mut reconnected = false;
         let mut reruns = 0;
         loop {
-            if self.connection.is_none() {
-                let connect = tokio::time::timeout(COMMIT_WITHIN, self.store.connect()).await;
-                self.connection = Some(connect.unwrap_or(Err(sqlx::Error::PoolTimedOut))?);
-                reconnected = true;
-            }
-            let Some(connection) = &mut self.connection else { continue };
-            let run = tokio::time::timeout(COMMIT_WITHIN, self.batch.run(connection, rows)).await;
-            match run.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
-                Ok(missing) => return Ok(missing),
+            let late = || sqlx::Error::PoolTimedOut;
+            let left = end.saturating_duration_since(Instant::now());
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => {
+                    reconnected = true;
+                    tokio::time::timeout(left, self.store.connect())
+                        .await
+                        .map_err(|_| late())??
+                }
+            };
+            // A connection that is dropped half-way may still commit: running again is right then, too.
+            let run = tokio::time::timeout(left, self.batch.run(&mut connection, rows)).await;
+            match run.map_err(|_| late())? {
+                Ok(missing) => {
+                    self.connection = Some(connection);
+                    return Ok(missing);
+                }
                 Err(error) if is_in_the_way(&error) && reruns < RERUNS => {
+                    self.connection = Some(connection);
                     reruns += 1;
                     tokio::time::sleep(Duration::from_millis(5 << reruns)).await;
                 }
-                Err(error) => {
-                    self.connection = None;
-                    if reconnected {
-                        return Err(error);
-                    }
-                }
+                Err(error) if reconnected => return Err(error),
+                Err(_) => {}
             }
         }
     }
@@ -230,18 +275,28 @@ impl Writer {
             }
         }
         for next in work.nexts {
-            let answer = if is_missing(&next.next) { Err(Refused::Unavailable) } else { Ok(()) };
+            let answer = if is_missing(&next.next) {
+                Err(Refused::Unavailable)
+            } else {
+                Ok(())
+            };
             let _ = next.done.send(answer);
         }
         let mut refused = Vec::new();
         for begin in work.begins {
             if is_missing(&begin.attempt) {
+                if let Some((account, _)) = &begin.attempt.account {
+                    *self.requests.entry(account.0.clone()).or_default() -= 1;
+                }
                 refused.push(begin);
                 continue;
             }
             self.unfinished.insert(begin.task.id.clone());
             if begin.done.send(Ok(())).is_err() {
-                let end = End { end: Box::new(abandoned(begin.task.id)), done: None };
+                let end = End {
+                    end: Box::new(abandoned(begin.task.id)),
+                    done: None,
+                };
                 self.kept.push(end);
             }
         }
@@ -274,23 +329,37 @@ impl Writer {
                 self.refuse(begin, Refused::InsufficientCredits);
             } else {
                 *left -= begin.task.hold.0;
-                self.again.push(Begin { retried: true, ..begin });
+                self.again.push(Begin {
+                    retried: true,
+                    ..begin
+                });
             }
         }
     }
 
     async fn balances(&mut self, refused: &[Begin]) -> Result<HashMap<String, i64>, sqlx::Error> {
-        let Some(connection) = &mut self.connection else { return Ok(HashMap::new()) };
+        let Some(connection) = &mut self.connection else {
+            return Ok(HashMap::new());
+        };
         let callers: HashSet<&str> = refused.iter().map(|begin| &*begin.task.caller_id).collect();
-        let callers = rows::array(callers.into_iter().map(|caller| HashMap::from([("caller", caller)])));
-        Ok(batch::balances(connection, self.store.dialect(), &callers).await?.into_iter().collect())
+        let callers = rows::array(
+            callers
+                .into_iter()
+                .map(|caller| HashMap::from([("caller", caller)])),
+        );
+        Ok(batch::balances(connection, self.store.dialect(), &callers)
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// The task that has the begin's key; a key older than it is kept is taken away instead.
     async fn key_holder(&mut self, begin: &Begin) -> Option<String> {
         let (key, _) = begin.task.idempotency.as_ref()?;
         let connection = self.connection.as_mut()?;
-        let (holder, came) = batch::key_holder(connection, &begin.task.caller_id, key).await.ok()??;
+        let (holder, came) = batch::key_holder(connection, &begin.task.caller_id, key)
+            .await
+            .ok()??;
         if begin.task.created_at - came < KEY_KEPT_MS || begin.retried {
             return Some(holder);
         }
@@ -308,13 +377,18 @@ impl Writer {
     fn give_up(&mut self, work: Work) {
         for begin in work.begins {
             self.unfinished.insert(begin.task.id.clone());
-            self.kept.push(End { end: Box::new(abandoned(begin.task.id)), done: None });
+            self.kept.push(End {
+                end: Box::new(abandoned(begin.task.id)),
+                done: None,
+            });
             let _ = begin.done.send(Err(Refused::Unavailable));
         }
         for next in work.nexts {
             let _ = next.done.send(Err(Refused::Unavailable));
         }
-        self.shared.dropped.fetch_add(work.refused.len() as u64, Ordering::Relaxed);
+        self.shared
+            .dropped
+            .fetch_add(work.refused.len() as u64, Ordering::Relaxed);
         self.kept.extend(work.ends);
         self.flushes = work.flushes;
     }
@@ -350,7 +424,9 @@ fn abandoned(task_id: String) -> TaskEnd {
         charge: None,
         output: None,
         usage: None,
-        error: Some(r#"{"code":"shutting_down","message":"the task was given up before anything was sent"}"#.into()),
+        error: Some(
+            r#"{"code":"shutting_down","message":"the task was given up before anything was sent"}"#.into(),
+        ),
         final_model: None,
         finished_at: Store::now_ms(),
     }
@@ -358,7 +434,9 @@ fn abandoned(task_id: String) -> TaskEnd {
 
 /// Another transaction was in the way: the same batch may pass at once.
 fn is_in_the_way(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(said) = error else { return false };
+    let sqlx::Error::Database(said) = error else {
+        return false;
+    };
     // PostgreSQL: serialisation failure, deadlock, lock not available. SQLite: busy, locked, snapshot.
     said.code().is_some_and(|code| {
         ["40001", "40P01", "55P03", "5", "6", "261", "262", "517", "773"].contains(&code.as_ref())

@@ -11,35 +11,66 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
+use sqlx::any::{AnyArguments, AnyRow};
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Executor, Row};
 
 use super::Dialect;
 
-/// The JSON arrays of a batch. An empty array is `[]`.
+/// The JSON arrays of a batch. An empty array is `[]`. What several statements need is in a narrow
+/// array of its own, since every pass over an element parses all of it.
 #[derive(Debug)]
 pub(crate) struct BatchRows {
-    /// Tasks to begin.
+    /// Tasks to begin, each with the sum of its caller's holds so far in the batch.
     pub begins: String,
+    /// Their ids, in the same order.
+    pub begun: String,
     /// Attempts to begin, first ones included.
     pub attempts: String,
+    /// How many they are.
+    pub attempt_count: u64,
+    /// Requests by account and day.
+    pub requests: String,
     /// Attempts that ended.
     pub ended: String,
     /// Tasks to end; no task twice.
     pub ends: String,
+    /// Their charges, in the same order.
+    pub settled: String,
+    /// Those of them that may leave an attempt `sent`.
+    pub closed: String,
     /// Tasks that were refused.
     pub refused: String,
 }
 
+impl BatchRows {
+    /// In the order of [`SOURCES`].
+    fn arrays(&self) -> [&str; 9] {
+        [
+            &self.begins,
+            &self.begun,
+            &self.attempts,
+            &self.requests,
+            &self.ended,
+            &self.ends,
+            &self.settled,
+            &self.closed,
+            &self.refused,
+        ]
+    }
+}
+
 /// The names under which the statements know the arrays, in the order of their placeholders.
-const SOURCES: [&str; 5] = ["begins", "attempts", "ended", "ends", "refused"];
+const SOURCES: [&str; 9] = [
+    "begins", "begun", "attempts", "requests", "ended", "ends", "settled", "closed", "refused",
+];
 
 /// PostgreSQL only (SQLite has one writer anyway): every balance that the batch touches is locked in
 /// one order, so that two nodes never wait for each other.
 const LOCK_BALANCES: &str = "
 SELECT c.caller_id FROM credit_accounts c
 WHERE c.caller_id IN (SELECT j.value ->> 'caller' FROM rows(begins) AS j)
-   OR c.caller_id IN (SELECT t.caller_id FROM rows(ends) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id')
+   OR c.caller_id IN (SELECT t.caller_id FROM rows(settled) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id')
 ORDER BY c.caller_id locked()";
 
 /// A task begins if its caller's credits cover it after all before it in the batch, and if its
@@ -52,23 +83,18 @@ SELECT b.v ->> 'id', b.caller, b.v ->> 'key', b.v ->> 'hash', b.v ->> 'type', b.
     b.v ->> 'pool', b.v ->> 'capability', b.v ->> 'operation', 'running', CAST(b.v ->> 'stream' AS BIGINT),
     b.v ->> 'summary', b.v ->> 'metadata', 'held', b.hold, b.v ->> 'prices', b.v ->> 'node',
     CAST(b.v ->> 'at' AS BIGINT), CAST(b.v ->> 'started' AS BIGINT)
-FROM (SELECT p.v, p.caller, p.hold, SUM(p.hold) OVER (PARTITION BY p.caller ORDER BY p.n) AS running
-      FROM (SELECT j.key AS n, j.value AS v, j.value ->> 'caller' AS caller,
-                CAST(j.value ->> 'hold' AS BIGINT) AS hold FROM rows(begins) AS j) AS p) AS b
+FROM (SELECT j.value AS v, j.value ->> 'caller' AS caller, CAST(j.value ->> 'hold' AS BIGINT) AS hold,
+          CAST(j.value ->> 'running' AS BIGINT) AS running FROM rows(begins) AS j) AS b
 LEFT JOIN credit_accounts c ON c.caller_id = b.caller
 WHERE b.hold = 0 OR b.running <= COALESCE(c.balance, 0)
 ON CONFLICT DO NOTHING";
 
-/// Requests of each account's day; before the attempts are there, so that a repetition counts nothing.
+/// Requests of each account's day. A batch that is repeated may count them twice, and a refused begin
+/// is taken off in the next one: this is a limit's counter, no money.
 const COUNT_REQUESTS: &str = "
 INSERT INTO account_daily (account_id, day, requests)
-SELECT s.account, s.day, COUNT(*)
-FROM (SELECT j.value ->> 'id' AS id, CAST(j.value ->> 'seq' AS BIGINT) AS seq,
-          j.value ->> 'account_id' AS account, j.value ->> 'day' AS day FROM rows(attempts) AS j) AS s
-JOIN ai_tasks t ON t.id = s.id
-WHERE s.account IS NOT NULL AND t.hold_state = 'held' AND NOT EXISTS (
-    SELECT 1 FROM ai_model_attempts a WHERE a.task_id = s.id AND a.seq = s.seq)
-GROUP BY s.account, s.day ORDER BY s.account, s.day
+SELECT j.value ->> 'account', j.value ->> 'day', CAST(j.value ->> 'count' AS BIGINT) FROM rows(requests) AS j
+WHERE TRUE
 ON CONFLICT (account_id, day) DO UPDATE SET requests = account_daily.requests + excluded.requests";
 
 /// Only a task that is under way gets an attempt.
@@ -86,7 +112,7 @@ ON CONFLICT DO NOTHING";
 const RESERVE: &str = "
 UPDATE credit_accounts SET balance = credit_accounts.balance - d.held
 FROM (SELECT t.caller_id, CAST(SUM(t.credits_held) AS BIGINT) AS held
-      FROM rows(begins) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id'
+      FROM rows(begun) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id'
       WHERE t.credits_held > 0 AND NOT EXISTS (
           SELECT 1 FROM credit_ledger l WHERE l.task_id = t.id AND l.round = t.round AND l.kind = 'reserve')
       GROUP BY t.caller_id) AS d
@@ -98,7 +124,7 @@ SELECT r.caller_id, r.id, r.round, 'reserve', -r.credits_held,
     CAST(c.balance + SUM(r.credits_held) OVER (PARTITION BY r.caller_id)
         - SUM(r.credits_held) OVER (PARTITION BY r.caller_id ORDER BY r.n) AS BIGINT), r.created_at
 FROM (SELECT j.key AS n, t.id, t.caller_id, t.round, t.credits_held, t.created_at
-      FROM rows(begins) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id' WHERE t.credits_held > 0) AS r
+      FROM rows(begun) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id' WHERE t.credits_held > 0) AS r
 JOIN credit_accounts c ON c.caller_id = r.caller_id
 WHERE TRUE
 ON CONFLICT DO NOTHING";
@@ -121,7 +147,7 @@ UPDATE credit_accounts SET balance = credit_accounts.balance + d.back
 FROM (SELECT t.caller_id, CAST(SUM(t.credits_held
           - CASE WHEN e.charge < t.credits_held THEN e.charge ELSE t.credits_held END) AS BIGINT) AS back
       FROM (SELECT j.value ->> 'id' AS id, CAST(j.value ->> 'charge' AS BIGINT) AS charge
-            FROM rows(ends) AS j) AS e
+            FROM rows(settled) AS j) AS e
       JOIN ai_tasks t ON t.id = e.id
       WHERE t.hold_state = 'held' AND t.credits_held > 0
       GROUP BY t.caller_id) AS d
@@ -135,7 +161,7 @@ SELECT s.caller_id, s.id, s.round, s.kind, s.back,
 FROM (SELECT e.n, t.id, t.caller_id, t.round, e.kind, e.at, t.credits_held
           - CASE WHEN e.charge < t.credits_held THEN e.charge ELSE t.credits_held END AS back
       FROM (SELECT j.key AS n, j.value ->> 'id' AS id, CAST(j.value ->> 'charge' AS BIGINT) AS charge,
-                j.value ->> 'kind' AS kind, CAST(j.value ->> 'at' AS BIGINT) AS at FROM rows(ends) AS j) AS e
+                j.value ->> 'kind' AS kind, CAST(j.value ->> 'at' AS BIGINT) AS at FROM rows(settled) AS j) AS e
       JOIN ai_tasks t ON t.id = e.id
       WHERE t.hold_state = 'held' AND t.credits_held > 0) AS s
 JOIN credit_accounts c ON c.caller_id = s.caller_id
@@ -159,8 +185,8 @@ WHERE ai_tasks.id = e.id AND (ai_tasks.hold_state = 'held' OR ai_tasks.status = 
 const CLOSE_ATTEMPTS: &str = "
 UPDATE ai_model_attempts SET status = e.closes,
     response_summary = CASE WHEN e.closes = 'outcome_unknown' THEN '{\"outcome_unknown\":true}' END
-FROM (SELECT j.value ->> 'id' AS id, j.value ->> 'closes' AS closes FROM rows(ends) AS j) AS e
-WHERE e.closes IS NOT NULL AND ai_model_attempts.task_id = e.id AND ai_model_attempts.status = 'sent'";
+FROM (SELECT j.value ->> 'id' AS id, j.value ->> 'closes' AS closes FROM rows(closed) AS j) AS e
+WHERE ai_model_attempts.task_id = e.id AND ai_model_attempts.status = 'sent'";
 
 const RECORD_REFUSED: &str = "
 INSERT INTO ai_tasks (id, caller_id, task_type, asked, alias, pool, capability, operation, status, stream,
@@ -172,22 +198,39 @@ SELECT j.value ->> 'id', j.value ->> 'caller', j.value ->> 'type', j.value ->> '
 FROM rows(refused) AS j WHERE TRUE
 ON CONFLICT DO NOTHING";
 
-/// What the batch asked for and did not get. Asking what is *not* there makes the usual answer empty,
-/// and right after a repetition too.
+/// Attempts that were asked for and are not there. Asked only when fewer were inserted than asked for:
+/// after a refusal, or after a repetition, where none were inserted and all are there.
 const MISSING: &str = "
 SELECT j.value ->> 'id' AS id, CAST(j.value ->> 'seq' AS BIGINT) AS seq FROM rows(attempts) AS j
 WHERE NOT EXISTS (SELECT 1 FROM ai_model_attempts a
     WHERE a.task_id = j.value ->> 'id' AND a.seq = CAST(j.value ->> 'seq' AS BIGINT))";
 
-const BEGINNING: [&str; 5] = [BEGIN_TASKS, COUNT_REQUESTS, BEGIN_ATTEMPTS, RESERVE, RECORD_RESERVATIONS];
-const ENDING: [&str; 5] = [END_ATTEMPTS, RETURN_HOLDS, RECORD_SETTLEMENTS, END_TASKS, CLOSE_ATTEMPTS];
+const STATEMENTS: [&str; 11] = [
+    BEGIN_TASKS,
+    COUNT_REQUESTS,
+    BEGIN_ATTEMPTS,
+    RESERVE,
+    RECORD_RESERVATIONS,
+    END_ATTEMPTS,
+    RETURN_HOLDS,
+    RECORD_SETTLEMENTS,
+    END_TASKS,
+    CLOSE_ATTEMPTS,
+    RECORD_REFUSED,
+];
+/// The place of [`BEGIN_ATTEMPTS`] among them.
+const ATTEMPTS_BEGUN: usize = 2;
 
 /// The batch as one database runs it, spelt once.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    statements: Vec<Statement>,
-    /// SQLite: all statements as one query.
+    /// SQLite: all statements as one query, which begins and commits by itself.
     whole: Option<Arc<str>>,
+    /// PostgreSQL: locks the balances.
+    lock: Statement,
+    /// PostgreSQL: one query each.
+    statements: Vec<Statement>,
+    missing: Statement,
 }
 
 #[derive(Clone, Debug)]
@@ -199,25 +242,24 @@ struct Statement {
 
 impl Batch {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        let order = BEGINNING.into_iter().chain(ENDING).chain([RECORD_REFUSED, MISSING]);
-        match dialect {
-            Dialect::Sqlite => {
-                let mut whole = String::from("BEGIN IMMEDIATE;");
-                for text in order {
-                    let mut text = text.to_owned();
-                    for (n, source) in SOURCES.iter().enumerate() {
-                        text = text.replace(&format!("rows({source})"), &format!("rows(${})", n + 1));
-                    }
-                    whole.push_str(&dialect.spell(&text));
-                    whole.push(';');
+        let whole = (dialect == Dialect::Sqlite).then(|| {
+            let mut whole = String::from("BEGIN IMMEDIATE;");
+            for text in STATEMENTS {
+                let mut text = text.to_owned();
+                for (n, source) in SOURCES.iter().enumerate() {
+                    text = text.replace(&format!("rows({source})"), &format!("rows(${})", n + 1));
                 }
-                whole.push_str("COMMIT");
-                Self { statements: Vec::new(), whole: Some(whole.into()) }
+                whole.push_str(&dialect.spell(&text));
+                whole.push(';');
             }
-            Dialect::Postgres => {
-                let statements = std::iter::once(LOCK_BALANCES).chain(order).map(|text| numbered(text, dialect));
-                Self { statements: statements.collect(), whole: None }
-            }
+            whole.push_str("COMMIT");
+            whole.into()
+        });
+        Self {
+            whole,
+            lock: Statement::new(LOCK_BALANCES, dialect),
+            statements: STATEMENTS.map(|text| Statement::new(text, dialect)).into(),
+            missing: Statement::new(MISSING, dialect),
         }
     }
 
@@ -228,68 +270,103 @@ impl Batch {
         connection: &mut AnyConnection,
         rows: &BatchRows,
     ) -> Result<Vec<(String, i64)>, sqlx::Error> {
-        let result = self.attempt(connection, rows).await;
-        if result.is_err() {
+        let inserted = match &self.whole {
+            Some(whole) => run_whole(whole, connection, rows).await,
+            None => self.run_each(connection, rows).await,
+        };
+        if inserted.is_err() {
             // Fails where the error ended the transaction already: either way none is open then.
             let _ = connection.execute("ROLLBACK").await;
         }
-        result
+        if inserted? == rows.attempt_count {
+            return Ok(Vec::new());
+        }
+        let answer = self.missing.query(rows).fetch_all(connection).await?;
+        answer.iter().map(missing_attempt).collect()
     }
 
-    async fn attempt(
-        &self,
-        connection: &mut AnyConnection,
-        rows: &BatchRows,
-    ) -> Result<Vec<(String, i64)>, sqlx::Error> {
-        let arrays = [&rows.begins, &rows.attempts, &rows.ended, &rows.ends, &rows.refused];
-        let mut missing = Vec::new();
-        if let Some(whole) = &self.whole {
-            let mut query = sqlx::query(AssertSqlSafe(whole.clone()));
-            for array in arrays {
-                query = query.bind(array.as_str());
-            }
-            let mut results = query.fetch(connection);
-            while let Some(row) = results.try_next().await? {
-                missing.push(missing_attempt(&row)?);
-            }
-            return Ok(missing);
-        }
+    /// Returns how many attempts were inserted.
+    async fn run_each(&self, connection: &mut AnyConnection, rows: &BatchRows) -> Result<u64, sqlx::Error> {
+        let mut inserted = 0;
         connection.execute("BEGIN").await?;
-        for statement in &self.statements {
-            if statement.sources.iter().all(|source| arrays[*source] == "[]") {
+        self.lock.query(rows).execute(&mut *connection).await?;
+        for (n, statement) in self.statements.iter().enumerate() {
+            if statement
+                .sources
+                .iter()
+                .all(|source| rows.arrays()[*source] == "[]")
+            {
                 continue;
             }
-            let mut query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
-            for source in &statement.sources {
-                query = query.bind(arrays[*source].as_str());
-            }
-            let answer = query.fetch_all(&mut *connection).await?;
-            if statement.sources == [1] && !answer.is_empty() {
-                missing = answer.iter().map(missing_attempt).collect::<sqlx::Result<_>>()?;
+            let done = statement.query(rows).execute(&mut *connection).await?;
+            if n == ATTEMPTS_BEGUN {
+                inserted = done.rows_affected();
             }
         }
         connection.execute("COMMIT").await?;
-        Ok(missing)
+        Ok(inserted)
+    }
+}
+
+async fn run_whole(
+    whole: &Arc<str>,
+    connection: &mut AnyConnection,
+    rows: &BatchRows,
+) -> Result<u64, sqlx::Error> {
+    let mut query = sqlx::query(AssertSqlSafe(whole.clone()));
+    for array in rows.arrays() {
+        query = query.bind(array);
+    }
+    let mut inserted = 0;
+    // One result a statement; the first is BEGIN's.
+    let mut place = 0;
+    #[expect(
+        deprecated,
+        reason = "no other call of sqlx gives the result of each statement of a query"
+    )]
+    let mut results = query.execute_many(connection).await;
+    while let Some(done) = results.try_next().await? {
+        if place == ATTEMPTS_BEGUN + 1 {
+            inserted = done.rows_affected();
+        }
+        place += 1;
+    }
+    Ok(inserted)
+}
+
+impl Statement {
+    /// Numbers the placeholders of the arrays that the text reads from $1.
+    fn new(text: &str, dialect: Dialect) -> Self {
+        let mut found: Vec<(usize, usize)> = SOURCES
+            .iter()
+            .enumerate()
+            .filter_map(|(n, source)| text.find(&format!("rows({source})")).map(|at| (at, n)))
+            .collect();
+        found.sort_unstable();
+        let mut text = text.to_owned();
+        for (n, (_, source)) in found.iter().enumerate() {
+            text = text.replace(
+                &format!("rows({})", SOURCES[*source]),
+                &format!("rows(${})", n + 1),
+            );
+        }
+        Self {
+            sql: dialect.spell(&text).into(),
+            sources: found.into_iter().map(|(_, n)| n).collect(),
+        }
+    }
+
+    fn query<'q>(&self, rows: &'q BatchRows) -> Query<'q, Any, AnyArguments> {
+        let mut query = sqlx::query(AssertSqlSafe(self.sql.clone()));
+        for source in &self.sources {
+            query = query.bind(rows.arrays()[*source]);
+        }
+        query
     }
 }
 
 fn missing_attempt(row: &AnyRow) -> sqlx::Result<(String, i64)> {
     Ok((row.try_get("id")?, row.try_get("seq")?))
-}
-
-/// Numbers the placeholders of the arrays that a statement reads from $1.
-fn numbered(text: &str, dialect: Dialect) -> Statement {
-    let mut found: Vec<(usize, usize)> = SOURCES
-        .iter()
-        .enumerate()
-        .filter_map(|(n, source)| text.find(&format!("rows({source})")).map(|at| (at, n)))
-        .collect();
-    found.sort_unstable();
-    let mut text = text.to_owned();
-    for (n, (_, source)) in found.iter().enumerate() {
-        text = text.replace(&format!("rows({})", SOURCES[*source]), &format!("rows(${})", n + 1));
-    }
-    Statement { sql: dialect.spell(&text).into(), sources: found.into_iter().map(|(_, n)| n).collect() }
 }
 
 /// What the writer asks besides, outside the batch.
@@ -302,8 +379,13 @@ pub(crate) async fn balances(
         "SELECT c.caller_id, c.balance FROM credit_accounts c
          WHERE c.caller_id IN (SELECT j.value ->> 'caller' FROM rows($1) AS j)",
     );
-    let rows = sqlx::query(AssertSqlSafe(sql)).bind(callers).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?))).collect()
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(callers)
+        .fetch_all(connection)
+        .await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?)))
+        .collect()
 }
 
 /// The task that has a caller's key now, and when it came.
@@ -312,12 +394,14 @@ pub(crate) async fn key_holder(
     caller_id: &str,
     key: &str,
 ) -> Result<Option<(String, i64)>, sqlx::Error> {
-    let row = sqlx::query("SELECT id, created_at FROM ai_tasks WHERE caller_id = $1 AND idempotency_key = $2")
-        .bind(caller_id)
-        .bind(key)
-        .fetch_optional(connection)
-        .await?;
-    row.map(|row| Ok((row.try_get("id")?, row.try_get("created_at")?))).transpose()
+    let row =
+        sqlx::query("SELECT id, created_at FROM ai_tasks WHERE caller_id = $1 AND idempotency_key = $2")
+            .bind(caller_id)
+            .bind(key)
+            .fetch_optional(connection)
+            .await?;
+    row.map(|row| Ok((row.try_get("id")?, row.try_get("created_at")?)))
+        .transpose()
 }
 
 /// Takes a task's key away.

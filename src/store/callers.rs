@@ -65,7 +65,11 @@ impl Store {
     }
 
     /// Takes back the tokens of a caller that begin with `prefix`; returns how many.
-    pub(crate) async fn remove_caller_tokens(&self, caller_id: &str, prefix: &str) -> Result<u64, StoreError> {
+    pub(crate) async fn remove_caller_tokens(
+        &self,
+        caller_id: &str,
+        prefix: &str,
+    ) -> Result<u64, StoreError> {
         let done = sqlx::query("DELETE FROM caller_tokens WHERE caller_id = $1 AND prefix = $2")
             .bind(caller_id)
             .bind(prefix)
@@ -110,9 +114,12 @@ impl Store {
 
     /// The balances of all callers, by id, in micro-units.
     pub(crate) async fn balances(&self) -> Result<std::collections::HashMap<String, i64>, StoreError> {
-        let rows =
-            sqlx::query("SELECT caller_id, balance FROM credit_accounts").fetch_all(self.pool()).await?;
-        rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?))).collect()
+        let rows = sqlx::query("SELECT caller_id, balance FROM credit_accounts")
+            .fetch_all(self.pool())
+            .await?;
+        rows.iter()
+            .map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?)))
+            .collect()
     }
 
     /// Balance less what the ledger adds up to, of every caller where the two differ.
@@ -128,7 +135,9 @@ impl Store {
         )
         .fetch_all(self.pool())
         .await?;
-        rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("difference")?))).collect()
+        rows.iter()
+            .map(|row| Ok((row.try_get("caller_id")?, row.try_get("difference")?)))
+            .collect()
     }
 
     /// What a caller was granted, newest first.
@@ -191,4 +200,3 @@ pub(crate) async fn grant_in(
     .await?;
     Ok(balance)
 }
-

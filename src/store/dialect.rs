@@ -20,7 +20,9 @@ impl Dialect {
         match url.split(':').next() {
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres" | "postgresql") => Ok(Self::Postgres),
-            other => Err(StoreError::UnknownDatabase(other.unwrap_or_default().chars().take(16).collect())),
+            other => Err(StoreError::UnknownDatabase(
+                other.unwrap_or_default().chars().take(16).collect(),
+            )),
         }
     }
 
@@ -75,7 +77,10 @@ impl Dialect {
                 .replace("now_ms()", "CAST(unixepoch('subsec') * 1000 AS BIGINT)")
                 .replace("locked()", ""),
             Self::Postgres => text
-                .replace("now_ms()", "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
+                .replace(
+                    "now_ms()",
+                    "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+                )
                 .replace("locked()", "FOR UPDATE"),
         };
         let mut spelt = String::with_capacity(text.len() + 64);

@@ -58,12 +58,19 @@ impl BreakerEvents {
                 waiting.clear();
             }
         });
-        Self { events, newest: Arc::default() }
+        Self {
+            events,
+            newest: Arc::default(),
+        }
     }
 
     /// The newest event of a model since this process started.
     pub fn newest(&self, model_id: &str) -> Option<BreakerEvent> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(model_id).cloned()
+        self.newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(model_id)
+            .cloned()
     }
 
     /// Hands an event in. While thousands wait for a database that is away it is dropped.
@@ -107,13 +114,24 @@ impl Store {
     }
 
     /// Events at or after `since` (milliseconds UTC), newest first.
-    pub(crate) async fn breaker_events(&self, since: i64, limit: i64) -> Result<Vec<BreakerEvent>, StoreError> {
-        self.read_events("at >= $1 ORDER BY id DESC LIMIT $2", since, None, limit).await
+    pub(crate) async fn breaker_events(
+        &self,
+        since: i64,
+        limit: i64,
+    ) -> Result<Vec<BreakerEvent>, StoreError> {
+        self.read_events("at >= $1 ORDER BY id DESC LIMIT $2", since, None, limit)
+            .await
     }
 
     /// What a task's attempts did to breakers, in order.
     pub(crate) async fn breaker_events_of(&self, task_id: &str) -> Result<Vec<BreakerEvent>, StoreError> {
-        self.read_events("task_id = $3 AND at >= $1 ORDER BY id LIMIT $2", 0, Some(task_id), 100).await
+        self.read_events(
+            "task_id = $3 AND at >= $1 ORDER BY id LIMIT $2",
+            0,
+            Some(task_id),
+            100,
+        )
+        .await
     }
 
     async fn read_events(
@@ -146,7 +164,8 @@ impl Store {
                     detail: row.try_get("detail")?,
                     generation: u64::try_from(row.try_get::<i64, _>("generation")?).unwrap_or_default(),
                     by_operator: row.try_get("by_operator")?,
-                    attempt: task.map(|task| (task, seq.and_then(|seq| u32::try_from(seq).ok()).unwrap_or(1))),
+                    attempt: task
+                        .map(|task| (task, seq.and_then(|seq| u32::try_from(seq).ok()).unwrap_or(1))),
                 })
             })
             .collect()

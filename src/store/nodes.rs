@@ -21,10 +21,11 @@ impl Store {
 
     /// Nodes that have been silent for `silent_ms`.
     pub(crate) async fn silent_nodes(&self, silent_ms: i64) -> Result<Vec<String>, StoreError> {
-        let rows = sqlx::query(self.sql("SELECT id FROM nodes WHERE heartbeat_at < now_ms() - $1 ORDER BY id"))
-            .bind(silent_ms)
-            .fetch_all(self.pool())
-            .await?;
+        let rows =
+            sqlx::query(self.sql("SELECT id FROM nodes WHERE heartbeat_at < now_ms() - $1 ORDER BY id"))
+                .bind(silent_ms)
+                .fetch_all(self.pool())
+                .await?;
         rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
     }
 
@@ -42,7 +43,12 @@ impl Store {
 /// The tasks of a node, as its sweeper needs them.
 impl Store {
     /// Tasks whose hold is held by `node`, created before `before` (milliseconds UTC).
-    pub(crate) async fn held_tasks(&self, node: &str, before: i64, limit: i64) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn held_tasks(
+        &self,
+        node: &str,
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<String>, StoreError> {
         let rows = sqlx::query(
             "SELECT id FROM ai_tasks WHERE hold_state = 'held' AND node_id = $1 AND created_at < $2 LIMIT $3",
         )
@@ -90,6 +96,8 @@ impl Store {
             .bind(day)
             .fetch_all(self.pool())
             .await?;
-        rows.iter().map(|row| Ok((row.try_get("account_id")?, row.try_get("requests")?))).collect()
+        rows.iter()
+            .map(|row| Ok((row.try_get("account_id")?, row.try_get("requests")?)))
+            .collect()
     }
 }

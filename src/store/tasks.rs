@@ -119,7 +119,9 @@ pub struct AttemptRow {
 impl AttemptRow {
     /// The upstream may have done the work, and billed it.
     pub fn outcome_unknown(&self) -> bool {
-        self.response_summary.as_deref().is_some_and(|summary| summary.contains(r#""outcome_unknown":true"#))
+        self.response_summary
+            .as_deref()
+            .is_some_and(|summary| summary.contains(r#""outcome_unknown":true"#))
     }
 }
 
@@ -164,15 +166,28 @@ pub struct TaskPage {
     pub next_cursor: Option<String>,
 }
 
+/// How far the clock that makes ids and the one that says when a task came may be apart.
+const CLOCKS_APART_MS: i64 = 10_000;
+
 /// The statuses that the index of tasks that ended badly holds.
-const ENDED_BADLY: [&str; 5] = ["queued", "failed", "outcome_unknown", "dead_lettered", "cancelled"];
+const ENDED_BADLY: [&str; 5] = [
+    "queued",
+    "failed",
+    "outcome_unknown",
+    "dead_lettered",
+    "cancelled",
+];
 
 const TASK_COLUMNS: &str = "t.id, t.caller_id, COALESCE(c.name, t.caller_id) AS caller, t.idempotency_key,
     t.task_type, t.asked, t.alias, t.pool, t.capability, t.operation, t.status, t.stream, t.usage, t.error,
     t.hold_state, t.credits_held, t.credits_charged, t.final_model, t.created_at, t.started_at, t.finished_at";
 
 impl Store {
-    pub(crate) async fn task(&self, id: &str, caller_id: Option<&str>) -> Result<Option<TaskRow>, StoreError> {
+    pub(crate) async fn task(
+        &self,
+        id: &str,
+        caller_id: Option<&str>,
+    ) -> Result<Option<TaskRow>, StoreError> {
         let row = sqlx::query(AssertSqlSafe(format!(
             "SELECT {TASK_COLUMNS}, t.request_summary, t.metadata, t.result, t.request_hash
              FROM ai_tasks t LEFT JOIN callers c ON c.id = t.caller_id
@@ -188,7 +203,11 @@ impl Store {
         Ok(tasks.pop())
     }
 
-    pub(crate) async fn keyed_task(&self, caller_id: &str, key: &str) -> Result<Option<KeyedTask>, StoreError> {
+    pub(crate) async fn keyed_task(
+        &self,
+        caller_id: &str,
+        key: &str,
+    ) -> Result<Option<KeyedTask>, StoreError> {
         let row = sqlx::query(AssertSqlSafe(format!(
             "SELECT {TASK_COLUMNS}, t.request_summary, t.metadata, t.result, t.request_hash
              FROM ai_tasks t LEFT JOIN callers c ON c.id = t.caller_id
@@ -200,8 +219,13 @@ impl Store {
         .fetch_optional(self.pool())
         .await?;
         row.map(|row| {
-            let request_hash = row.try_get::<Option<String>, _>("request_hash")?.unwrap_or_default();
-            Ok(KeyedTask { request_hash, task: whole_task(&row)? })
+            let request_hash = row
+                .try_get::<Option<String>, _>("request_hash")?
+                .unwrap_or_default();
+            Ok(KeyedTask {
+                request_hash,
+                task: whole_task(&row)?,
+            })
         })
         .transpose()
     }
@@ -244,7 +268,12 @@ impl Store {
                 .bind(filter.error_class.as_deref())
                 .bind(filter.from)
                 .bind(filter.to)
-                .bind(filter.q.as_deref().map(|q| format!("%{}%", q.replace(['%', '_'], ""))))
+                .bind(
+                    filter
+                        .q
+                        .as_deref()
+                        .map(|q| format!("%{}%", q.replace(['%', '_'], ""))),
+                )
                 .bind(limit as i64 + 1)
                 .fetch_all(self.pool())
                 .await?;
@@ -257,7 +286,10 @@ impl Store {
         let more = ids.len() > limit;
         ids.truncate(limit);
         let next_cursor = ids.last().filter(|_| more).cloned();
-        Ok(TaskPage { tasks: self.tasks_by_id(&ids).await?, next_cursor })
+        Ok(TaskPage {
+            tasks: self.tasks_by_id(&ids).await?,
+            next_cursor,
+        })
     }
 
     async fn tasks_by_id(&self, ids: &[String]) -> Result<Vec<TaskRow>, StoreError> {
@@ -329,6 +361,12 @@ impl Search {
     /// PostgreSQL wants to know the type of every one.
     fn sql(self, filter: &TaskFilter) -> String {
         let (source, id) = match self {
+            // They are few: all of them, rather than a walk through those that have ended.
+            Self::Tasks if filter.status.as_deref() == Some("running") => (
+                "(SELECT h.id, h.status, h.capability, h.pool, h.asked, h.caller_id, h.created_at
+                  FROM ai_tasks h WHERE h.hold_state = 'held' LIMIT 1000000) t",
+                "t.id",
+            ),
             Self::Tasks => ("ai_tasks t", "t.id"),
             Self::AskedForModel => ("ai_tasks t", "t.id"),
             Self::Failures | Self::AttemptsOfModel => {
@@ -347,12 +385,15 @@ impl Search {
         let status = filter.status.as_deref();
         let badly = "t.status = $2 AND t.status <> 'succeeded' AND t.status <> 'running'";
         let status_text = match status {
-            Some("running") => "t.status = $2 AND t.hold_state = 'held'",
             Some(status) if ENDED_BADLY.contains(&status) => badly,
             _ => "t.status = $2",
         };
         condition(status.is_some(), status_text, "$2", "TEXT");
-        condition(filter.capability.is_some(), "t.capability = $3", "$3", "TEXT");
+        let capability = match filter.capability.as_deref() {
+            Some("text") => "t.capability = $3",
+            _ => "t.capability = $3 AND t.capability <> 'text'",
+        };
+        condition(filter.capability.is_some(), capability, "$3", "TEXT");
         condition(filter.pool.is_some(), "t.pool = $4", "$4", "TEXT");
         let model = match self {
             Self::AttemptsOfModel => "a.model = $5",
@@ -370,15 +411,17 @@ impl Search {
         condition(filter.q.is_some(), "t.id LIKE $10", "$10", "TEXT");
         // Ids begin with their time: this bounds the walk, the conditions above are exact.
         if let Some(from) = filter.from {
-            sql.push_str(&format!("{id} >= '{}' AND ", id_at(from - 60_000)));
+            sql.push_str(&format!("{id} >= '{}' AND ", id_at(from - CLOCKS_APART_MS)));
         }
         if let Some(to) = filter.to {
-            sql.push_str(&format!("{id} < '{}' AND ", id_at(to + 60_000)));
+            sql.push_str(&format!("{id} < '{}' AND ", id_at(to + CLOCKS_APART_MS)));
         }
         if matches!(self, Self::Failures | Self::AttemptsOfModel) {
             sql.push_str("t.id = a.task_id AND ");
         }
-        sql.push_str(&format!("($1 IS NULL OR {id} < $1) GROUP BY {id} ORDER BY {id} DESC LIMIT $11"));
+        sql.push_str(&format!(
+            "($1 IS NULL OR {id} < $1) GROUP BY {id} ORDER BY {id} DESC LIMIT $11"
+        ));
         sql
     }
 }
@@ -390,7 +433,10 @@ fn id_at(ms: i64) -> String {
 }
 
 fn id_rows<S: AsRef<str>>(ids: &[S]) -> String {
-    let rows: Vec<_> = ids.iter().map(|id| serde_json::json!({ "id": id.as_ref() })).collect();
+    let rows: Vec<_> = ids
+        .iter()
+        .map(|id| serde_json::json!({ "id": id.as_ref() }))
+        .collect();
     serde_json::Value::Array(rows).to_string()
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct TestApp {
     pub(crate) client: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
     pub(crate) serving: Option<JoinHandle<std::io::Result<()>>>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl TestApp {
@@ -82,7 +82,7 @@ impl TestApp {
             serving: Some(tokio::spawn(server.serve(async {
                 let _ = stopped.await;
             }))),
-            _folder: folder,
+            folder,
         };
         tokio::task::yield_now().await;
         app
@@ -161,6 +161,25 @@ impl TestApp {
                     && member.accounts.iter().all(|binding| binding.account.state.in_flight.taken() == 0)
             })
         })
+    }
+
+    /// An operator's API token, made as the command line makes it.
+    pub(crate) async fn operator_token(&self, name: &str, role: &str) -> String {
+        let run = async |arguments: &[&str]| {
+            let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+                .args(arguments)
+                .env_clear()
+                .env("FOREBAY_DATA_DIR", self.folder.path())
+                .env("RUST_LOG", "error")
+                .output()
+                .await
+                .expect("it runs");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let told = String::from_utf8(output.stdout).expect("UTF-8");
+            told.lines().last().expect("it says something").trim().to_owned()
+        };
+        run(&["admin", "create", name, "--role", role]).await;
+        run(&["admin", "token", name]).await
     }
 
     pub(crate) fn breaker(&self, model: &str) -> forebay_engine::breaker::BreakerView {

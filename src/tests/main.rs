@@ -1,5 +1,6 @@
 //! The server as a whole, on real sockets: a tree that mirrors its routes.
 
+mod admin;
 mod app;
 mod architecture;
 mod crash;

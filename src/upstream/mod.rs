@@ -8,15 +8,17 @@ mod clients;
 pub mod guard;
 mod openai;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use forebay_engine::upstream::{Order, Upstream, Whole};
-use forebay_engine::{Class, Failure};
+use forebay_engine::{Class, Failure, ModelId};
+use reqwest::Url;
 use serde_json::{Map, Value};
 
 use self::clients::Clients;
 pub use self::openai::ChatStream;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ModelTarget};
 use crate::exchange::Ask;
 
 /// All upstreams.
@@ -24,12 +26,28 @@ use crate::exchange::Ask;
 pub struct HttpUpstream {
     catalog: Arc<Catalog>,
     clients: Clients,
+    endpoints: RwLock<HashMap<ModelId, (Weak<ModelTarget>, Url)>>,
 }
 
 impl HttpUpstream {
     /// Whoever the catalog knows.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self { catalog, clients: Clients::default() }
+        Self { catalog, clients: Clients::default(), endpoints: RwLock::default() }
+    }
+
+    /// A model's endpoint, parsed and checked once for as long as the configuration keeps the model.
+    fn endpoint(&self, model: &Arc<ModelTarget>) -> Result<Url, Failure> {
+        let known = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, url)) = known.get(&model.id)
+            && of.upgrade().is_some_and(|of| Arc::ptr_eq(&of, model))
+        {
+            return Ok(url.clone());
+        }
+        drop(known);
+        let url = openai::endpoint(model)?;
+        let mut known = self.endpoints.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(model.id.clone(), (Arc::downgrade(model), url.clone()));
+        Ok(url)
     }
 
     async fn send(&self, order: &Order<'_, Ask>, stream: bool) -> Result<(reqwest::Response, String), Failure> {
@@ -41,7 +59,8 @@ impl HttpUpstream {
             Some(account) => Some(snapshot.accounts.get(&account.id).ok_or_else(gone)?),
         };
         let client = self.clients.of(&model.provider, &snapshot.settings)?;
-        openai::send(&client, model, key.map(|credential| &credential.key), order, stream).await
+        let url = self.endpoint(model)?;
+        openai::send(&client, url, model, key.map(|credential| &credential.key), order, stream).await
     }
 }
 

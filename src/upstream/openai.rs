@@ -32,12 +32,12 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// Sends the request; a response of any status, and the secret that no message may hold.
 pub(super) async fn send(
     client: &Client,
+    url: Url,
     model: &ModelTarget,
     key: Option<&SecretString>,
     order: &Order<'_, Ask>,
     stream: bool,
 ) -> Result<(Response, String), Failure> {
-    let url = endpoint(model)?;
     let secret = key.map_or_else(String::new, |key| key.expose_secret().to_owned());
     let body = OnceBody::new(body_of(model, order.request, stream), order.sent.clone());
     let mut request = client
@@ -54,7 +54,8 @@ pub(super) async fn send(
     }
 }
 
-fn endpoint(model: &ModelTarget) -> Result<Url, Failure> {
+/// Where a model's chat completions are asked for, if it may be asked at all.
+pub(super) fn endpoint(model: &ModelTarget) -> Result<Url, Failure> {
     let misconfigured = |why: String| Failure::new(Class::Misconfigured, why);
     let base = model.base_url.as_deref().unwrap_or(&model.provider.base_url);
     let url: Url = format!("{}/chat/completions", base.trim_end_matches('/'))

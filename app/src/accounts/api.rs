@@ -3,13 +3,13 @@
 use leptos::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::port::{Cooldown, LastError, Moment, PortError, blank_is_none};
+use crate::port::{Cooldown, LastError, Moment, PortError};
 use crate::secret::Secret;
 
 #[cfg(feature = "ssr")]
 use {
     super::port::AccountsPort,
-    crate::port::Presence,
+    crate::port::{Presence, blank_is_none},
     crate::session::api::{Role, authorise},
     std::sync::Arc,
 };
@@ -74,16 +74,16 @@ pub struct AccountEdit {
     /// Requests a second; decimals allowed.
     pub max_rps: f64,
     /// Calls at once; none is unlimited.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub max_concurrency: Option<u32>,
     /// Tokens a minute; none is unlimited.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub max_tpm: Option<u64>,
     /// Requests a day of FOREBAY_TIME_ZONE; none is unlimited.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub daily_limit: Option<u64>,
     /// Where its limits apply.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub region: Option<String>,
     /// In use.
     #[serde(default)]

@@ -11,7 +11,7 @@ use super::api::{
 };
 use super::panel::{AddForm, Panel};
 use crate::frame::Frame;
-use crate::ui::ask::ask;
+use crate::ui::ask::{ask, ask_json};
 use crate::ui::badge::{CooldownBadge, ErrorClass, Time};
 use crate::ui::filter::FilterForm;
 use crate::ui::form::Act;
@@ -22,6 +22,7 @@ use crate::ui::meter::Meter;
 use crate::ui::notice::{ConnectionBanner, Empty, FormProblem};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
+use crate::ui::when::when;
 
 pub(super) const PATH: &str = "/admin/api-accounts";
 
@@ -41,7 +42,7 @@ pub(super) struct AccountActs {
 }
 
 impl AccountActs {
-    fn new(page: PageData<AccountsView>, poll: Poll<AccountLive>) -> Self {
+    fn new(page: PageData, poll: Poll<AccountLive>) -> Self {
         let t = use_text();
         let acts = Self {
             add: Act::of::<AddAccount>(),
@@ -68,11 +69,11 @@ pub(crate) fn AccountsPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let may_write = expect_context::<Frame>().may_write();
-    let page = load(|| (), |()| ask(LoadAccounts {}));
+    let page = load(String::new, |_| ask_json(LoadAccounts {}));
     let poll = Poll::new(|| ask(WatchAccounts {}));
     let acts = AccountActs::new(page, poll);
     provide_context(acts);
-    let accounts = show(page, move |view| {
+    let accounts = show(page, move |view: AccountsView| {
         poll.seed(view.live.clone());
         view! { <Accounts view/> }.into_any()
     });
@@ -94,7 +95,7 @@ pub(crate) fn AccountsPage() -> impl IntoView {
                     <Icon glyph=Glyph::Plus/>
                     {t.accounts.add}
                 </A>
-            })}
+            }.into_any())}
         </header>
         <FormProblem act=acts.unbind/>
         <FormProblem act=acts.clear/>
@@ -114,44 +115,57 @@ fn Accounts(view: AccountsView) -> impl IntoView {
     let choices = StoredValue::new(choices);
     let adding = Memo::new(move |_| may_write && query.with(|query| query.get_str("new").is_some()));
     let shown = Memo::new(move |_| {
-        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_lowercase();
+        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_ascii_lowercase();
         accounts.with_value(|all| all.iter().filter(|account| matches(account, &q)).cloned().collect::<Vec<_>>())
     });
-    let nothing = move || {
-        if none_yet {
-            view! { <Empty title=t.accounts.empty next=t.accounts.empty_next/> }.into_any()
-        } else {
-            view! { <Empty title=t.accounts.no_match/> }.into_any()
-        }
-    };
+    let some = move || shown.with(|shown| !shown.is_empty());
+    let nothing = when(
+        move || !some(),
+        move || {
+            if none_yet {
+                view! { <Empty title=t.accounts.empty next=t.accounts.empty_next/> }.into_any()
+            } else {
+                view! { <Empty title=t.accounts.no_match/> }.into_any()
+            }
+        },
+    );
+    let form = when(
+        move || adding.get(),
+        move || view! { <AddForm choices=choices.get_value()/> }.into_any(),
+    );
+    let table = when(some, move || view! { <Table shown choices/> }.into_any());
     view! {
-        <Show when=move || adding.get()>
-            <AddForm choices=choices.get_value()/>
-        </Show>
-        <Show when=move || shown.with(|shown| !shown.is_empty()) fallback=nothing>
-            <div class="table-frame">
-                <table class="accounts">
-                    <thead>
-                        <tr>
-                            <th scope="col">{t.accounts.label}</th>
-                            <th scope="col">{t.accounts.key}</th>
-                            <th scope="col">{t.accounts.state}</th>
-                            <th scope="col">{t.accounts.rps}</th>
-                            <th scope="col">{t.accounts.in_flight}</th>
-                            <th scope="col">{t.accounts.today}</th>
-                            <th scope="col">{t.accounts.models}</th>
-                            <th scope="col">{t.accounts.last_used}</th>
-                        </tr>
-                    </thead>
-                    <tbody>
-                        <For each=move || shown.get() key=|account| account.label.clone() let(account)>
-                            <Row account choices/>
-                        </For>
-                    </tbody>
-                </table>
-            </div>
-        </Show>
+        {form}
+        {nothing}
+        {table}
     }
+    .into_any()
+}
+
+#[component]
+fn Table(shown: Memo<Vec<AccountRow>>, choices: StoredValue<AccountChoices>) -> impl IntoView {
+    let t = use_text();
+    let row = move |account| view! { <Row account choices/> }.into_any();
+    view! {
+        <div class="table-frame">
+            <table class="accounts">
+                <thead>
+                    <tr>
+                        <th scope="col">{t.accounts.label.label}</th>
+                        <th scope="col">{t.accounts.key.label}</th>
+                        <th scope="col">{t.accounts.state}</th>
+                        <th scope="col">{t.accounts.rps}</th>
+                        <th scope="col">{t.accounts.in_flight}</th>
+                        <th scope="col">{t.accounts.today}</th>
+                        <th scope="col">{t.accounts.models}</th>
+                        <th scope="col">{t.accounts.last_used}</th>
+                    </tr>
+                </thead>
+                <tbody>{move || shown.get().into_iter().map(row).collect_view()}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
 }
 
 #[component]
@@ -184,7 +198,7 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
                 <Icon glyph=Glyph::Warning/>
                 {problem.clone()}
             </span>
-        }
+        }.into_any()
     });
     let settings = account.settings.clone();
     let max_rps = settings.max_rps;
@@ -206,11 +220,25 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
                         <Time at=error.at/>
                     </span>
                 </span>
-            }
+            }.into_any()
         })
     };
     let account = StoredValue::new(account);
     let name = label.clone();
+    let panel = when(
+        move || is_open.get(),
+        move || {
+            let (account, choices) = (account.get_value(), choices.get_value());
+            view! {
+                <tr class="row-panel">
+                    <td colspan="8">
+                        <Panel account choices live/>
+                    </td>
+                </tr>
+            }
+            .into_any()
+        },
+    );
     view! {
         <tr class:row-open=move || is_open.get() data-account=label>
             <th scope="row" class="nowrap">
@@ -239,15 +267,9 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
                 <Used live read=|l| l.used_today max=settings.daily_limit/>
             </td>
             <td>{account.with_value(|account| models(account, t))}</td>
-            <td>{last_used} {last_error}</td>
+            <td>{move || last_used()} {move || last_error()}</td>
         </tr>
-        <Show when=move || is_open.get()>
-            <tr class="row-panel">
-                <td colspan="8">
-                    <Panel account=account.get_value() choices=choices.get_value() live/>
-                </td>
-            </tr>
-        </Show>
+        {panel}
     }
     .into_any()
 }
@@ -276,9 +298,9 @@ fn State(enabled: bool, live: Memo<Option<LiveAccount>>, age: RwSignal<u32>) -> 
                         <CooldownBadge cooldown age/>
                         {model.map(|model| view! {
                             <span class="small muted">{(t.common.cooling_for_model)(&model)}</span>
-                        })}
+                        }.into_any())}
                     </span>
-                }
+                }.into_any()
             })
             .collect_view()
             .into_any()
@@ -291,7 +313,7 @@ fn Used(live: Memo<Option<LiveAccount>>, read: fn(&LiveAccount) -> u64, max: Opt
     let now = move || live.with(|live| live.as_ref().map_or(0, read));
     let bar = max.map(|max| {
         let share = Signal::derive(move || used(live, read) / (max.max(1) as f64));
-        view! { <Meter share/> }
+        view! { <Meter share/> }.into_any()
     });
     let limit = max.map_or_else(|| "∞".to_owned(), format::count);
     view! {
@@ -313,14 +335,14 @@ fn models(account: &AccountRow, t: &'static crate::ui::text::Text) -> AnyView {
     let more = all.len().checked_sub(MODELS_NAMED).filter(|more| *more > 0);
     view! {
         <span title=all.join(", ")>
-            {named} {more.map(|more| view! { <span class="muted">" + " {(t.accounts.more)(more)}</span> })}
+            {named} {more.map(|more| view! { <span class="muted">" + " {(t.accounts.more)(more)}</span> }.into_any())}
         </span>
     }
     .into_any()
 }
 
 fn matches(account: &AccountRow, q: &str) -> bool {
-    let holds = |text: &str| text.to_lowercase().contains(q);
+    let holds = |text: &str| text.to_ascii_lowercase().contains(q);
     q.is_empty()
         || holds(&account.label)
         || holds(&account.provider)

@@ -7,10 +7,11 @@ use super::api::{AccountChoices, AccountEdit, AccountRow, BindingRow, LiveAccoun
 use super::page::{AccountActs, PATH};
 use crate::frame::Frame;
 use crate::ui::confirm::{Confirm, ConfirmButtons};
-use crate::ui::field::{CheckField, Field, InputField, Select};
+use crate::ui::field::{Controls, Range, Select};
 use crate::ui::form::{PostForm, SubmitButton};
 use crate::ui::notice::FormProblem;
 use crate::ui::text::use_text;
+use crate::ui::when::when;
 
 /// A new account.
 #[component]
@@ -22,22 +23,18 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
     }
     let first = choices.providers.first().cloned().unwrap_or_default();
     let providers: Vec<_> = choices.providers.into_iter().map(|key| (key.clone(), key)).collect();
+    let account = Controls { prefix: "new", of: "account" };
     view! {
         <section class="panel-body panel-new">
             <h2>{t.accounts.add}</h2>
             <PostForm act class="columns">
                 <div>
-                    <InputField name="account[label]" prefix="new".to_owned() kind="text"
-                        label=t.accounts.label help=t.accounts.label_help value=RwSignal::new(String::new())/>
-                    <Field id="new-provider".to_owned() label=t.accounts.provider help=t.accounts.provider_help>
-                        <Select id="new-provider".to_owned() name="account[provider]" choices=providers
-                            value=RwSignal::new(first)/>
-                    </Field>
-                    <InputField name="account[key]" prefix="new".to_owned() kind="password"
-                        label=t.accounts.key help=t.accounts.key_help value=RwSignal::new(String::new())/>
+                    {account.text("label", t.accounts.label, String::new())}
+                    {account.select("provider", t.accounts.provider, providers, RwSignal::new(first), "")}
+                    {account.secret("key", t.accounts.key, RwSignal::new(String::new()))}
                 </div>
                 <div>
-                    <Limits of="account[settings]" prefix="new".to_owned() settings=AccountEdit::default()/>
+                    {limits(Controls { prefix: "new", of: "account[settings]" }, AccountEdit::default())}
                     <FormProblem act/>
                     <div class="panel-foot">
                         <A href=PATH attr:class="button">
@@ -66,7 +63,7 @@ pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Opt
                 <KeyForm label=label.clone()/>
                 <ClearForm label=label.clone() live/>
             </section>
-        }
+        }.into_any()
     });
     let of = label.clone();
     view! {
@@ -76,12 +73,12 @@ pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Opt
                 <PostForm act=acts.edit>
                     <input type="hidden" name="label" value=of/>
                     <fieldset disabled=!may_write>
-                        <Limits of="edit" prefix settings/>
+                        {limits(Controls { prefix: &prefix, of: "edit" }, settings)}
                     </fieldset>
                     <FormProblem act=acts.edit/>
                     {may_write.then(|| view! {
                         <SubmitButton act=acts.edit label=t.common.save waiting=t.common.saving/>
-                    })}
+                    }.into_any())}
                 </PostForm>
             </section>
             <section>
@@ -95,50 +92,26 @@ pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Opt
     .into_any()
 }
 
-/// The fields of `AccountEdit`, under the name `of` in the form.
-#[component]
-fn Limits(of: &'static str, prefix: String, settings: AccountEdit) -> impl IntoView {
+/// The fields of `AccountEdit`.
+fn limits(controls: Controls<'_>, settings: AccountEdit) -> Vec<AnyView> {
     let t = use_text();
     let preset = AccountEdit::default();
-    let name = |field: &'static str| match of {
-        "edit" => match field {
-            "max_rps" => "edit[max_rps]",
-            "max_concurrency" => "edit[max_concurrency]",
-            "max_tpm" => "edit[max_tpm]",
-            "daily_limit" => "edit[daily_limit]",
-            "region" => "edit[region]",
-            _ => "edit[is_enabled]",
-        },
-        _ => match field {
-            "max_rps" => "account[settings][max_rps]",
-            "max_concurrency" => "account[settings][max_concurrency]",
-            "max_tpm" => "account[settings][max_tpm]",
-            "daily_limit" => "account[settings][daily_limit]",
-            "region" => "account[settings][region]",
-            _ => "account[settings][is_enabled]",
-        },
-    };
-    view! {
-        <InputField name=name("max_rps") prefix=prefix.clone() min="0.001" step="any"
-            label=t.accounts.max_rps help=t.accounts.max_rps_help
-            value=text(Some(settings.max_rps)) default=preset.max_rps.to_string()/>
-        <InputField name=name("max_concurrency") prefix=prefix.clone() min="1" step="1" optional=true
-            label=t.accounts.max_concurrency help=t.accounts.max_concurrency_help
-            value=text(settings.max_concurrency) default=t.common.unlimited/>
-        <InputField name=name("max_tpm") prefix=prefix.clone() min="1" step="1" optional=true
-            label=t.accounts.max_tpm help=t.accounts.max_tpm_help
-            value=text(settings.max_tpm) default=t.common.unlimited/>
-        <InputField name=name("daily_limit") prefix=prefix.clone() min="1" step="1" optional=true
-            label=t.accounts.daily_limit help=t.accounts.daily_limit_help
-            value=text(settings.daily_limit) default=t.common.unlimited/>
-        <InputField name=name("region") prefix=prefix.clone() kind="text" optional=true
-            label=t.accounts.region help=t.accounts.region_help
-            value=text(settings.region) default=t.common.none/>
-        <CheckField name=name("is_enabled") prefix=prefix
-            label=t.accounts.in_use help=t.accounts.in_use_help
-            checked=settings.is_enabled default=preset.is_enabled/>
-    }
-    .into_any()
+    let (a, unlimited) = (&t.accounts, t.common.unlimited);
+    let max_rps = RwSignal::new(settings.max_rps.to_string());
+    vec![
+        controls.number("max_rps", a.max_rps, max_rps, preset.max_rps, Range::ABOVE_0),
+        controls.optional_number(
+            "max_concurrency",
+            a.max_concurrency,
+            settings.max_concurrency,
+            unlimited,
+            Range::FROM_1,
+        ),
+        controls.optional_number("max_tpm", a.max_tpm, settings.max_tpm, unlimited, Range::FROM_1),
+        controls.optional_number("daily_limit", a.daily_limit, settings.daily_limit, unlimited, Range::FROM_1),
+        controls.optional_text("region", a.region, settings.region, t.common.none),
+        controls.switch("is_enabled", a.in_use, settings.is_enabled, preset.is_enabled),
+    ]
 }
 
 #[component]
@@ -160,14 +133,14 @@ fn Bindings(
     let rows = bindings
         .into_iter()
         .map(|binding| {
-            let unbind = may_write.then(|| view! { <Unbind label=label.clone() model=binding.model.clone()/> });
+            let unbind = may_write.then(|| view! { <Unbind label=label.clone() model=binding.model.clone()/> }.into_any());
             view! {
                 <tr data-binding=binding.model>
                     <th scope="row">{binding.model.clone()}</th>
                     <td class="number">{binding.priority}</td>
                     <td class="row-actions">{unbind}</td>
                 </tr>
-            }
+            }.into_any()
         })
         .collect_view();
     let bind = may_write.then(|| {
@@ -224,6 +197,7 @@ fn Unbind(label: String, model: String) -> impl IntoView {
 fn KeyForm(label: String) -> impl IntoView {
     let t = use_text();
     let act = expect_context::<AccountActs>().replace_key;
+    let prefix = format!("replace-{label}");
     let typed = RwSignal::new(String::new());
     Effect::new(move || {
         if act.answer().is_some() {
@@ -234,8 +208,7 @@ fn KeyForm(label: String) -> impl IntoView {
         <h3>{t.accounts.replace_key}</h3>
         <PostForm act>
             <input type="hidden" name="label" value=label.clone()/>
-            <InputField name="key" prefix=format!("replace-{label}") kind="password"
-                label=t.accounts.new_key help=t.accounts.replace_key_help value=typed/>
+            {Controls { prefix: &prefix, of: "" }.secret("key", t.accounts.new_key, typed)}
             <FormProblem act/>
             <SubmitButton act label=t.accounts.replace_key waiting=t.common.saving class="button"/>
         </PostForm>
@@ -250,25 +223,21 @@ fn ClearForm(label: String, live: Memo<Option<LiveAccount>>) -> impl IntoView {
     let label = StoredValue::new(label);
     let cools =
         Memo::new(move |_| live.with(|live| live.as_ref().is_some_and(|live| !live.cooldowns.is_empty())));
-    view! {
-        <Show when=move || cools.get()>
-            {
-                let label = label.get_value();
-                let id = format!("clear-{label}");
-                view! {
-                    <h3>{t.accounts.cooling}</h3>
-                    <Confirm id=id.clone() label=t.accounts.clear question=(t.accounts.clear_ask)(&label)>
-                        <PostForm act>
-                            <input type="hidden" name="label" value=label/>
-                            <ConfirmButtons of=id go=t.accounts.clear/>
-                        </PostForm>
-                    </Confirm>
-                }
+    when(
+        move || cools.get(),
+        move || {
+            let label = label.get_value();
+            let id = format!("clear-{label}");
+            view! {
+                <h3>{t.accounts.cooling}</h3>
+                <Confirm id=id.clone() label=t.accounts.clear question=(t.accounts.clear_ask)(&label)>
+                    <PostForm act>
+                        <input type="hidden" name="label" value=label/>
+                        <ConfirmButtons of=id go=t.accounts.clear/>
+                    </PostForm>
+                </Confirm>
             }
-        </Show>
-    }
-}
-
-fn text(value: Option<impl ToString>) -> RwSignal<String> {
-    RwSignal::new(value.map(|value| value.to_string()).unwrap_or_default())
+            .into_any()
+        },
+    )
 }

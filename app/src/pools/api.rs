@@ -3,12 +3,12 @@
 use leptos::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::port::{Capability, Cooldown, LastError, Moment, PortError, blank_is_none};
+use crate::port::{Capability, Cooldown, LastError, Moment, PortError};
 
 #[cfg(feature = "ssr")]
 use {
     super::port::PoolsPort,
-    crate::port::Presence,
+    crate::port::{Presence, blank_is_none},
     crate::session::api::{Role, authorise},
     std::sync::Arc,
 };
@@ -230,13 +230,13 @@ pub struct PoolEdit {
     /// Name for people.
     pub name: String,
     /// Name that callers may use as `model`, besides the key.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub public_alias: Option<String>,
     /// Serves callers.
     #[serde(default)]
     pub is_active: bool,
     /// Preferred region where neither request nor caller names one.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub region: Option<String>,
     /// How a member is chosen inside a tier.
     pub strategy: Strategy,
@@ -244,7 +244,7 @@ pub struct PoolEdit {
     #[serde(default)]
     pub dynamic_weights: bool,
     /// What dynamic weights measure latency against; none is the pool's median.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub latency_target_ms: Option<u32>,
     /// What opens a breaker.
     pub breaker_policy: BreakerPolicy,
@@ -276,7 +276,7 @@ pub struct PoolEdit {
     /// How long a request waits while all members are full.
     pub queue_timeout_ms: u32,
     /// How many may wait; none is twice the pool's concurrency.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub queue_max: Option<u32>,
     /// Stream: until the first content.
     pub first_packet_timeout_ms: u32,
@@ -287,10 +287,10 @@ pub struct PoolEdit {
     /// Shorter answers count as bad.
     pub min_content_chars: u32,
     /// Text given when every member answered badly; uncharged.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub fallback_template: Option<String>,
     /// The model that `thinking: true` goes to first.
-    #[serde(default, deserialize_with = "blank_is_none")]
+    #[cfg_attr(feature = "ssr", serde(default, deserialize_with = "blank_is_none"))]
     pub deep_thinking_model: Option<String>,
 }
 

@@ -14,6 +14,7 @@ use crate::ui::format;
 use crate::ui::icon::{Glyph, Icon};
 use crate::ui::meter::Strip;
 use crate::ui::text::use_text;
+use crate::ui::when::when;
 
 /// A card; `detail` makes it the open one.
 #[component]
@@ -26,7 +27,7 @@ pub(super) fn Card(card: PoolCard, detail: Option<PoolDetail>) -> impl IntoView 
         move || card_href(&key, is_open, query.with(|query| query.get("q")))
     };
     let inactive = (!card.is_active)
-        .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.pools.inactive}</span> });
+        .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.pools.inactive}</span> }.into_any());
     let (key, name, capability) = (card.key.clone(), card.name.clone(), card.capability);
     view! {
         <article class="card" class:card-open=is_open id=key.clone()>
@@ -45,7 +46,7 @@ pub(super) fn Card(card: PoolCard, detail: Option<PoolDetail>) -> impl IntoView 
                 {inactive}
             </header>
             <Figures card/>
-            {detail.map(|detail| view! { <Open detail/> })}
+            {detail.map(|detail| view! { <Open detail/> }.into_any())}
         </article>
     }
     .into_any()
@@ -61,7 +62,7 @@ fn Figures(card: PoolCard) -> impl IntoView {
         poll.latest.with(|live| live.as_ref()?.pools.iter().find(|pool| pool.key == key).cloned())
     });
     let figure = move |read: fn(&LivePool) -> String| {
-        move || live.with(|pool| pool.as_ref().map_or_else(|| "–".to_owned(), read))
+        view! { {move || live.with(|pool| pool.as_ref().map_or_else(|| "–".to_owned(), read))} }.into_any()
     };
     let states = Signal::derive(move || {
         live.with(|pool| {
@@ -82,6 +83,17 @@ fn Figures(card: PoolCard) -> impl IntoView {
         live.with(|pool| pool.as_ref().is_some_and(|pool| pool.calls > 0 && pool.failed * 10 >= pool.calls))
     };
     let cooling = move || live.with(|pool| pool.as_ref().map_or(0, |pool| pool.cooling));
+    let cooling_item = move || {
+        view! {
+            <li class="cool">
+                <Icon glyph=Glyph::Snow/>
+                {move || cooling().to_string()}
+                " "
+                {t.pools.cooling}
+            </li>
+        }
+        .into_any()
+    };
     view! {
         <div class="states">
             <Strip parts=states/>
@@ -104,14 +116,7 @@ fn Figures(card: PoolCard) -> impl IntoView {
                     " "
                     {(t.common.breaker)(super::api::BreakerState::Open)}
                 </li>
-                <Show when=move || cooling() != 0>
-                    <li class="cool">
-                        <Icon glyph=Glyph::Snow/>
-                        {cooling}
-                        " "
-                        {t.pools.cooling}
-                    </li>
-                </Show>
+                {when(move || cooling() != 0, cooling_item)}
             </ul>
         </div>
         <dl class="figures">
@@ -196,7 +201,7 @@ fn Open(detail: PoolDetail) -> impl IntoView {
                         {label}
                     </a>
                 </li>
-            }
+            }.into_any()
         })
         .collect_view();
     let detail = StoredValue::new(detail);

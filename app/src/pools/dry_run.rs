@@ -4,6 +4,7 @@ use leptos::prelude::*;
 
 use super::api::MockPick;
 use super::page::PoolActs;
+use crate::ui::ask::read;
 use crate::ui::form::{PostForm, SubmitButton};
 use crate::ui::format;
 use crate::ui::meter::Meter;
@@ -14,7 +15,7 @@ use crate::ui::text::use_text;
 pub(super) fn DryRun(pool: String) -> impl IntoView {
     let t = use_text();
     let act = expect_context::<PoolActs>().mock_pick;
-    let result = move || serde_json::from_slice::<MockPick>(act.answer()?.as_bytes()).ok();
+    let result = move || read::<MockPick>(&act.answer()?).ok();
     view! {
         <div class="panel-body">
             <p class="muted">{t.pools.dry_run_help}</p>
@@ -25,7 +26,7 @@ pub(super) fn DryRun(pool: String) -> impl IntoView {
                 <SubmitButton act label=t.pools.dry_run_go waiting=t.common.working/>
             </PostForm>
             <FormProblem act/>
-            {move || result().map(|result| view! { <Picks result/> })}
+            {move || result().map(|result| view! { <Picks result/> }.into_any())}
         </div>
     }
     .into_any()
@@ -35,7 +36,7 @@ pub(super) fn DryRun(pool: String) -> impl IntoView {
 fn Picks(result: MockPick) -> impl IntoView {
     let t = use_text();
     let n = result.n;
-    let nothing = result.picked.is_empty().then(|| view! { <p class="notice">{t.pools.dry_run_nothing}</p> });
+    let nothing = result.picked.is_empty().then(|| view! { <p class="notice">{t.pools.dry_run_nothing}</p> }.into_any());
     let picked = result
         .picked
         .into_iter()
@@ -50,7 +51,7 @@ fn Picks(result: MockPick) -> impl IntoView {
                     <td class="number">{format::count(u64::from(count.picks))}</td>
                     <td class="number">{format::percent(u64::from(count.picks), u64::from(n))}</td>
                 </tr>
-            }
+            }.into_any()
         })
         .collect_view();
     let excluded = (!result.excluded.is_empty()).then(|| {
@@ -65,13 +66,13 @@ fn Picks(result: MockPick) -> impl IntoView {
                         " – "
                         {reason}
                     </li>
-                }
+                }.into_any()
             })
             .collect_view();
         view! {
             <h3>{t.pools.dry_run_excluded}</h3>
             <ul>{rows}</ul>
-        }
+        }.into_any()
     });
     view! {
         {nothing}

@@ -57,7 +57,7 @@ pub(super) fn Members(detail: PoolDetail) -> impl IntoView {
         .map(|(member, typed)| {
             let pool = card.key.clone();
             let threshold = card.circuit_failure_threshold;
-            view! { <Member pool member typed all threshold/> }
+            view! { <Member pool member typed all threshold/> }.into_any()
         })
         .collect_view();
     view! {
@@ -79,13 +79,13 @@ pub(super) fn Members(detail: PoolDetail) -> impl IntoView {
                             {t.pools.share}
                         </th>
                         <th scope="col">{t.pools.accounts}</th>
-                        {may_write.then(|| view! { <th scope="col">{t.pools.actions}</th> })}
+                        {may_write.then(|| view! { <th scope="col">{t.pools.actions}</th> }.into_any())}
                     </tr>
                 </thead>
                 <tbody>{rows}</tbody>
             </table>
         </div>
-        {may_write.then(|| view! { <ResetAll pool=card.key.clone() names/> })}
+        {may_write.then(|| view! { <ResetAll pool=card.key.clone() names/> }.into_any())}
     }
     .into_any()
 }
@@ -123,7 +123,7 @@ fn Member(
             .map(|milli| (t.pools.effective)(&format::milli(milli)))
     };
     let share = Signal::derive(move || share_of(&typed, &all.get_value()));
-    let share_text = move || format!("{:.0} %", share.get() * 100.0);
+    let share_text = move || format!("{} %", (share.get() * 100.0).round() as u32);
     let failures = move || {
         let n = breaker.with(|breaker| breaker.as_ref().map_or(0, |breaker| breaker.consecutive_failures));
         (n > 0).then(|| {
@@ -131,14 +131,14 @@ fn Member(
                 <span class="small muted nowrap" title=(t.pools.failures_of)(threshold)>
                     {(t.pools.failures_in_a_row)(n)}
                 </span>
-            }
+            }.into_any()
         })
     };
     let out = (!member.is_active)
-        .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.pools.out}</span> });
+        .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.pools.out}</span> }.into_any());
     let form_id = format!("member-{name}");
     let row_actions = may_write.then(|| {
-        view! { <MemberActions pool member=member.clone() form_id=form_id.clone() typed/> }
+        view! { <MemberActions pool member=member.clone() form_id=form_id.clone() typed/> }.into_any()
     });
     view! {
         <tr class:row-out=!member.is_active data-model=name>
@@ -148,25 +148,25 @@ fn Member(
                 {out}
             </th>
             <td>
-                {move || breaker.get().map(|breaker| view! { <BreakerBadge breaker age=poll.age/> })}
-                {failures}
+                {move || breaker.get().map(|breaker| view! { <BreakerBadge breaker age=poll.age/> }.into_any())}
+                {move || failures()}
                 <LastFailure live/>
             </td>
-            <td class="number nowrap">{in_flight}<span class="muted">{format!(" / {max}")}</span></td>
+            <td class="number nowrap">{move || in_flight().to_string()}<span class="muted">{format!(" / {max}")}</span></td>
             <td class="number">
-                {errors}
+                {move || errors()}
                 <span class="small muted nowrap">{move || (t.pools.of_calls)(&format::count(calls()))}</span>
             </td>
             <td>
                 <NumberCell form=form_id.clone() name="edit[weight]" label=t.pools.weight value=typed.weight min="1" may_write/>
-                <span class="small muted nowrap">{effective}</span>
+                <span class="small muted nowrap">{move || effective()}</span>
             </td>
             <td>
                 <NumberCell form=form_id.clone() name="edit[priority]" label=t.pools.priority value=typed.priority min="0" may_write/>
             </td>
             <td>
                 <Meter share/>
-                <span class="small">{share_text}</span>
+                <span class="small">{move || share_text()}</span>
             </td>
             <td>
                 <Accounts accounts=member.accounts.clone() live age=poll.age/>
@@ -226,7 +226,7 @@ fn Accounts(accounts: Vec<MemberAccount>, live: Memo<Option<LiveModel>>, age: Rw
             cooldowns
                 .into_iter()
                 .filter(|cooldown| cooldown.account == account)
-                .map(|cooldown| view! { <CooldownBadge cooldown age/> })
+                .map(|cooldown| view! { <CooldownBadge cooldown age/> }.into_any())
                 .collect_view()
         })
     };
@@ -235,14 +235,14 @@ fn Accounts(accounts: Vec<MemberAccount>, live: Memo<Option<LiveModel>>, age: Rw
         .map(|account| {
             let label = account.label.clone();
             let disabled = (!account.is_enabled)
-                .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.accounts.disabled}</span> });
+                .then(|| view! { <span class="badge"><Icon glyph=Glyph::Ban/>{t.accounts.disabled}</span> }.into_any());
             view! {
                 <li>
                     <a href=format!("/admin/api-accounts?account={}", account.label)>{account.label.clone()}</a>
                     {disabled}
                     {move || cooldowns(Some(label.clone()))}
                 </li>
-            }
+            }.into_any()
         })
         .collect_view();
     view! {
@@ -269,7 +269,7 @@ fn LastFailure(live: Memo<Option<LiveModel>>) -> impl IntoView {
                 <span class="small muted nowrap">
                     <Time at=error.at/>
                 </span>
-            }
+            }.into_any()
         })
     }
 }
@@ -307,7 +307,7 @@ fn SaveMember(member: MemberRow, form_id: String, typed: Typed) -> impl IntoView
                 class:button-primary=changed
                 disabled=move || saving.get()
             >
-                {label}
+                {move || label()}
             </button>
         </PostForm>
     }

@@ -9,13 +9,14 @@ use super::api::{
     SetMember, WatchPools,
 };
 use super::card::Card;
-use crate::ui::ask::ask;
+use crate::ui::ask::{ask, ask_json};
 use crate::ui::filter::FilterForm;
 use crate::ui::form::Act;
 use crate::ui::load::{PageData, load, show};
 use crate::ui::notice::{ConnectionBanner, Empty, FormProblem};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
+use crate::ui::when::when;
 
 /// What the forms of the page do, and the poll that shows what came of it. Found in context.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ pub(super) struct PoolActs {
 }
 
 impl PoolActs {
-    fn new(page: PageData<PoolsView>, poll: Poll<LiveView>) -> Self {
+    fn new(page: PageData, poll: Poll<LiveView>) -> Self {
         let t = use_text();
         let acts = Self {
             edit: Act::of::<EditPool>(),
@@ -57,11 +58,13 @@ pub(crate) fn PoolsPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let open = Memo::new(move |_| query.with(|query| query.get("pool")));
-    let page = load(move || open.get(), |open| ask(LoadPools { open }));
+    let page = load(move || open.get().unwrap_or_default(), |key| {
+        ask_json(LoadPools { open: Some(key).filter(|key| !key.is_empty()) })
+    });
     let poll = Poll::new(move || ask(WatchPools { open: open.get_untracked() }));
     let acts = PoolActs::new(page, poll);
     provide_context(acts);
-    let cards = show(page, move |view| {
+    let cards = show(page, move |view: PoolsView| {
         poll.seed(view.live.clone());
         view! { <Cards view open/> }.into_any()
     });
@@ -89,7 +92,7 @@ fn Search(open: Memo<Option<String>>) -> impl IntoView {
     let q = Memo::new(move |_| query.with(|query| query.get("q")).unwrap_or_default());
     view! {
         <FilterForm path="/admin/model-pools">
-            {move || open.get().map(|key| view! { <input type="hidden" name="pool" value=key/> })}
+            {move || open.get().map(|key| view! { <input type="hidden" name="pool" value=key/> }.into_any())}
             <label class="visually-hidden" for="q">
                 {t.common.search}
             </label>
@@ -113,37 +116,30 @@ fn Cards(view: PoolsView, open: Memo<Option<String>>) -> impl IntoView {
     let missing = open
         .get_untracked()
         .filter(|_| view.open.is_none())
-        .map(|key| view! { <p class="notice">{(t.pools.unknown_pool)(&key)}</p> });
+        .map(|key| view! { <p class="notice">{(t.pools.unknown_pool)(&key)}</p> }.into_any());
     if view.cards.is_empty() {
         return view! { <Empty title=t.pools.empty next=t.pools.empty_next/> }.into_any();
     }
     let cards = StoredValue::new(view.cards);
     let detail = StoredValue::new(view.open);
     let shown = Memo::new(move |_| {
-        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_lowercase();
+        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_ascii_lowercase();
         cards.with_value(|cards| cards.iter().filter(|card| matches(card, &q)).cloned().collect::<Vec<_>>())
     });
+    let some = move || shown.with(|shown| !shown.is_empty());
+    let nothing = when(move || !some(), move || view! { <Empty title=t.pools.no_match/> }.into_any());
+    let card = move |card: PoolCard| {
+        let detail = detail.with_value(|detail| detail.clone().filter(|detail| detail.card.key == card.key));
+        view! { <Card card detail/> }.into_any()
+    };
     view! {
         {missing}
-        <Show
-            when=move || shown.with(|shown| !shown.is_empty())
-            fallback=move || view! { <Empty title=t.pools.no_match/> }
-        >
-            <div class="cards">
-                <For each=move || shown.get() key=|card| card.key.clone() let(card)>
-                    {
-                        let detail = detail.with_value(|detail| {
-                            detail.as_ref().filter(|detail| detail.card.key == card.key).cloned()
-                        });
-                        view! { <Card card detail/> }
-                    }
-                </For>
-            </div>
-        </Show>
+        {nothing}
+        <div class="cards">{move || shown.get().into_iter().map(card).collect_view()}</div>
     }
     .into_any()
 }
 
 fn matches(card: &PoolCard, q: &str) -> bool {
-    q.is_empty() || card.key.to_lowercase().contains(q) || card.name.to_lowercase().contains(q)
+    q.is_empty() || card.key.to_ascii_lowercase().contains(q) || card.name.to_ascii_lowercase().contains(q)
 }

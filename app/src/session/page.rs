@@ -24,7 +24,7 @@ pub(crate) fn LoginPage() -> impl IntoView {
     let sending = RwSignal::new(false);
     let label = move || if sending.get() { t.session.signing_in } else { t.session.sign_in };
     let wrong_address =
-        frame.wrong_address.map(|expected| view! { <Problem error=PortError::WrongAddress { expected }/> });
+        frame.wrong_address.map(|expected| view! { <Problem error=PortError::WrongAddress { expected }/> }.into_any());
     view! {
         <Title text=t.session.title/>
         <main class="login">
@@ -36,13 +36,13 @@ pub(crate) fn LoginPage() -> impl IntoView {
                 <p class="muted">{t.session.lead}</p>
                 {wrong_address}
                 <FormProblem act=last_try/>
-                {next.map(|next| view! { <input type="hidden" name="next" value=next/> })}
+                {next.map(|next| view! { <input type="hidden" name="next" value=next/> }.into_any())}
                 <label for="name">{t.session.name}</label>
                 <input id="name" name="name" autocomplete="username" required autofocus/>
                 <label for="password">{t.session.password}</label>
                 <input id="password" name="password" type="password" autocomplete="current-password" required/>
                 <button class="button button-primary" disabled=move || sending.get()>
-                    {label}
+                    {move || label()}
                 </button>
                 <p class="muted small">{t.session.no_operator}</p>
             </form>

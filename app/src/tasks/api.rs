@@ -9,6 +9,7 @@ use crate::port::{Capability, Moment, PortError, Presence};
 use {
     super::port::TasksPort,
     crate::session::api::{Role, authorise},
+    crate::ui::format::pretty,
     std::sync::Arc,
 };
 
@@ -332,7 +333,13 @@ pub async fn watch_tasks(#[server(default)] filter: TaskFilter) -> Result<TaskPa
 #[server]
 pub async fn load_task(id: String, presence: Presence) -> Result<TaskDetail, PortError> {
     authorise(Role::Viewer, presence).await?;
-    tasks().detail(&id).await
+    let mut task = tasks().detail(&id).await?;
+    let attempts = task.attempts.iter_mut();
+    let texts = attempts.flat_map(|a| [&mut a.usage, &mut a.request_summary, &mut a.response_summary]);
+    for json in texts.chain([&mut task.request_summary]).flatten() {
+        *json = pretty(json);
+    }
+    Ok(task)
 }
 
 #[cfg(feature = "ssr")]

@@ -24,9 +24,9 @@ impl Span {
         Self { start, length: (end - start).max(1) }
     }
 
-    /// Where on the line, in percent.
+    /// Where on the line, 0 to 1.
     fn place(self, ms: i64) -> f64 {
-        ((ms - self.start) as f64 / self.length as f64 * 100.0).clamp(0.0, 100.0)
+        ((ms - self.start) as f64 / self.length as f64).clamp(0.0, 1.0)
     }
 }
 
@@ -44,14 +44,14 @@ pub(super) fn Chain(task: TaskDetail) -> impl IntoView {
         }
         .into_any();
     }
-    let capped = task.attempts_capped.then(|| view! { <p class="notice">{t.tasks.chain_capped}</p> });
+    let capped = task.attempts_capped.then(|| view! { <p class="notice">{t.tasks.chain_capped}</p> }.into_any());
     let events = task.breaker_events;
     let attempts = task
         .attempts
         .into_iter()
         .map(|attempt| {
             let events: Vec<_> = events.iter().filter(|event| event.seq == Some(attempt.seq)).cloned().collect();
-            view! { <Attempt attempt span events/> }
+            view! { <Attempt attempt span events/> }.into_any()
         })
         .collect_view();
     let others: Vec<_> = events.iter().filter(|event| event.seq.is_none()).cloned().collect();
@@ -90,19 +90,19 @@ fn Attempt(attempt: AttemptView, span: Span, events: Vec<BreakerEventView>) -> i
         }),
     ];
     let times = times.into_iter().flatten().collect::<Vec<_>>().join(" · ");
-    let class = attempt.error_class.clone().map(|class| view! { <ErrorClass class/> });
+    let class = attempt.error_class.clone().map(|class| view! { <ErrorClass class/> }.into_any());
     let status = attempt.http_status.map(|status| (t.tasks.upstream_status)(status));
     let message = attempt
         .error_message
         .clone()
-        .map(|message| view! { <p class="attempt-message">{message}</p> });
+        .map(|message| view! { <p class="attempt-message">{message}</p> }.into_any());
     let unknown = (attempt.outcome_unknown || attempt.status == AttemptStatus::OutcomeUnknown).then(|| {
         view! {
             <p class="attempt-unknown">
                 <Icon glyph=Glyph::Question/>
                 {t.tasks.maybe_billed}
             </p>
-        }
+        }.into_any()
     });
     let seq = attempt.seq;
     view! {
@@ -136,7 +136,7 @@ fn Lane(attempt: AttemptView, span: Span) -> impl IntoView {
     let start = attempt.started_at.ms;
     let wait = span.place(start - attempt.waited_ms);
     let sent = span.place(start);
-    let end = attempt.duration_ms.map_or(100.0, |ms| span.place(start + ms)).max(sent + 0.4);
+    let end = attempt.duration_ms.map_or(1.0, |ms| span.place(start + ms)).max(sent + 0.004);
     let first = attempt.first_content_ms.map_or(end, |ms| span.place(start + ms).clamp(sent, end));
     let tone = match attempt.status {
         AttemptStatus::Succeeded => "lane-good",
@@ -147,8 +147,8 @@ fn Lane(attempt: AttemptView, span: Span) -> impl IntoView {
     let bar = |class: &'static str, from: f64, to: f64| {
         (to > from).then(|| {
             view! {
-                <rect class=class x=format!("{from:.2}%") width=format!("{:.2}%", to - from) height="100%"></rect>
-            }
+                <rect class=class x=format::length(from) width=format::length(to - from) height="100%"></rect>
+            }.into_any()
         })
     };
     view! {
@@ -175,7 +175,7 @@ fn Events(events: Vec<BreakerEventView>) -> impl IntoView {
                     {text}
                     <span class="muted">{format!(" – {} ", event.cause)} <Time at=event.at/></span>
                 </p>
-            }
+            }.into_any()
         })
         .collect_view()
 }
@@ -185,10 +185,10 @@ fn Events(events: Vec<BreakerEventView>) -> impl IntoView {
 fn Facts(attempt: AttemptView) -> impl IntoView {
     let t = use_text();
     let fact = |name: &'static str, value: Option<String>| {
-        value.map(|value| view! { <div><dt>{name}</dt><dd>{value}</dd></div> })
+        value.map(|value| view! { <div><dt>{name}</dt><dd>{value}</dd></div> }.into_any())
     };
     let json = |name: &'static str, value: Option<String>| {
-        value.map(|value| view! { <div><dt>{name}</dt><dd><pre>{format::pretty(&value)}</pre></dd></div> })
+        value.map(|value| view! { <div><dt>{name}</dt><dd><pre>{value}</pre></dd></div> }.into_any())
     };
     let account = attempt.account.clone().unwrap_or_else(|| t.common.none.to_owned());
     view! {

@@ -8,7 +8,7 @@ use leptos_router::hooks::use_params_map;
 use super::api::{LoadTask, TaskDetail, TaskStatus};
 use super::chain::Chain;
 use crate::port::Presence;
-use crate::ui::ask::ask;
+use crate::ui::ask::{ask, ask_json};
 use crate::ui::badge::{TaskBadge, Time};
 use crate::ui::copy::CopyId;
 use crate::ui::format;
@@ -23,16 +23,16 @@ pub(crate) fn TaskPage() -> impl IntoView {
     let t = use_text();
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|params| params.get("id")).unwrap_or_default());
-    let task = load(move || id.get(), |id| ask(LoadTask { id, presence: Presence::Acting }));
+    let task = load(move || id.get(), |id| ask_json(LoadTask { id, presence: Presence::Acting }));
     let poll = Poll::new(move || ask(LoadTask { id: id.get_untracked(), presence: Presence::Watching }));
     Effect::new(move || {
         let going = poll.latest.with(|task| task.as_ref().is_some_and(is_going));
         poll.following.set(going);
     });
-    let detail = show(task, move |task| {
+    let detail = show(task, move |task: TaskDetail| {
         poll.seed(task);
         let shown = Memo::new(move |_| poll.latest.get());
-        view! { {move || shown.get().map(|task| view! { <Detail task/> })} }.into_any()
+        view! { {move || shown.get().map(|task| view! { <Detail task/> }.into_any())} }.into_any()
     });
     view! {
         <Title text=t.tasks.task/>
@@ -62,15 +62,15 @@ fn Detail(task: TaskDetail) -> impl IntoView {
                     {error.message}
                 </p>
             </section>
-        }
+        }.into_any()
     });
     let request = task.request_summary.clone().map(|request| {
         view! {
             <details>
                 <summary>{t.tasks.request}</summary>
-                <pre>{format::pretty(&request)}</pre>
+                <pre>{request}</pre>
             </details>
-        }
+        }.into_any()
     });
     view! {
         <header class="page-head task-head">
@@ -135,8 +135,8 @@ fn Money(task: TaskDetail) -> impl IntoView {
                         <Time at=task.created_at/>
                     </dd>
                 </div>
-                {task.started_at.map(|at| view! { <div><dt>{t.tasks.started}</dt><dd><Time at/></dd></div> })}
-                {task.finished_at.map(|at| view! { <div><dt>{t.tasks.finished}</dt><dd><Time at/></dd></div> })}
+                {task.started_at.map(|at| view! { <div><dt>{t.tasks.started}</dt><dd><Time at/></dd></div> }.into_any())}
+                {task.finished_at.map(|at| view! { <div><dt>{t.tasks.finished}</dt><dd><Time at/></dd></div> }.into_any())}
                 <Fact name=t.tasks.duration value=task.duration_ms.map(format::duration)/>
             </dl>
         </section>
@@ -157,6 +157,6 @@ fn Fact(
                 <dt>{name}</dt>
                 <dd>{value}</dd>
             </div>
-        }
+        }.into_any()
     })
 }

@@ -10,7 +10,7 @@ use super::api::{
     LoadTasks, TaskChoices, TaskFilter, TaskPage, TaskRow, TaskStatus, TasksView, WatchTasks,
 };
 use crate::port::Capability;
-use crate::ui::ask::ask;
+use crate::ui::ask::{ask, ask_json};
 use crate::ui::badge::{ErrorClass, TaskBadge, Time};
 use crate::ui::copy::CopyButton;
 use crate::ui::field::Select;
@@ -21,6 +21,7 @@ use crate::ui::load::{load, show};
 use crate::ui::notice::{ConnectionBanner, Empty};
 use crate::ui::poll::Poll;
 use crate::ui::text::use_text;
+use crate::ui::when::when;
 
 const PATH: &str = "/admin/tasks";
 
@@ -31,8 +32,9 @@ pub(crate) fn TasksPage() -> impl IntoView {
     let query = use_query_map();
     let filter = Memo::new(move |_| query.with(filter_of));
     let cursor = Memo::new(move |_| query.with(|query| query.get("cursor")).filter(|cursor| !cursor.is_empty()));
-    let list =
-        load(move || (filter.get(), cursor.get()), |(filter, cursor)| ask(LoadTasks { filter, cursor }));
+    let list = load(move || query.with(ParamsMap::to_query_string), move |_| {
+        ask_json(LoadTasks { filter: filter.get_untracked(), cursor: cursor.get_untracked() })
+    });
     let poll = Poll::new(move || ask(WatchTasks { filter: filter.get_untracked() }));
     Effect::new(move || poll.following.set(cursor.with(Option::is_none)));
     let tasks = show(list, move |TasksView { page, choices }| {
@@ -49,9 +51,7 @@ pub(crate) fn TasksPage() -> impl IntoView {
         <ConnectionBanner trouble=poll.trouble age=poll.age/>
         <header class="page-head">
             <h1>{t.tasks.title}</h1>
-            <Show when=move || cursor.with(Option::is_none)>
-                <Follow poll/>
-            </Show>
+            {when(move || cursor.with(Option::is_none), move || view! { <Follow poll/> }.into_any())}
         </header>
         {tasks}
     }
@@ -74,9 +74,9 @@ fn Follow(poll: Poll<TaskPage>) -> impl IntoView {
     view! {
         <div class="follow">
             <span class="pulse" class:pulse-on=move || following.get()></span>
-            <span class="muted">{state}</span>
+            <span class="muted">{move || state()}</span>
             <button type="button" class="button button-small" on:click=turn>
-                {label}
+                {move || label()}
             </button>
         </div>
     }
@@ -118,7 +118,7 @@ fn Filters(filter: TaskFilter, choices: TaskChoices) -> impl IntoView {
             <FilterInput name="q" label=t.tasks.id_text kind="search" value=filter.q/>
             <div class="filter-buttons">
                 <button class="button">{t.common.filter}</button>
-                {filtered.then(|| view! { <A href=PATH>{t.common.clear_filters}</A> })}
+                {filtered.then(|| view! { <A href=PATH>{t.common.clear_filters}</A> }.into_any())}
             </div>
         </FilterForm>
     }
@@ -167,44 +167,58 @@ fn List(poll: Poll<TaskPage>, filter: Memo<TaskFilter>) -> impl IntoView {
     let rows = Memo::new(move |_| {
         poll.latest.with(|page| page.as_ref().map(|page| page.tasks.clone()).unwrap_or_default())
     });
-    let nothing = move || {
-        if filter.with(|filter| *filter == TaskFilter::default()) {
-            view! { <Empty title=t.tasks.empty next=t.tasks.empty_next/> }.into_any()
-        } else {
-            view! { <Empty title=t.tasks.no_match/> }.into_any()
-        }
-    };
+    let some = move || rows.with(|rows| !rows.is_empty());
+    let filtered = move || filter.with(|filter| *filter != TaskFilter::default());
+    let nothing = when(
+        move || !some() && filtered(),
+        move || view! { <Empty title=t.tasks.no_match/> }.into_any(),
+    );
+    let nothing_yet = when(
+        move || !some() && !filtered(),
+        move || view! { <Empty title=t.tasks.empty next=t.tasks.empty_next/> }.into_any(),
+    );
+    let table = when(some, move || view! { <Table rows/> }.into_any());
     view! {
-        <Show when=move || rows.with(|rows| !rows.is_empty()) fallback=nothing>
-            <div class="table-frame">
-                <table class="tasks">
-                    <thead>
-                        <tr>
-                            <th scope="col">{t.tasks.id}</th>
-                            <th scope="col">{t.tasks.status}</th>
-                            <th scope="col">{t.tasks.pool}</th>
-                            <th scope="col">{t.tasks.model}</th>
-                            <th scope="col">{t.tasks.caller}</th>
-                            <th scope="col" class="number">
-                                {t.tasks.attempts}
-                            </th>
-                            <th scope="col" class="number">
-                                {t.tasks.duration}
-                            </th>
-                            <th scope="col" class="number">
-                                {t.tasks.charged}
-                            </th>
-                        </tr>
-                    </thead>
-                    <tbody>
-                        <For each=move || rows.get() key=row_key let(task)>
-                            <Row task/>
-                        </For>
-                    </tbody>
-                </table>
-            </div>
-        </Show>
+        {nothing}
+        {nothing_yet}
+        {table}
     }
+    .into_any()
+}
+
+#[component]
+fn Table(rows: Memo<Vec<TaskRow>>) -> impl IntoView {
+    let t = use_text();
+    view! {
+        <div class="table-frame">
+            <table class="tasks">
+                <thead>
+                    <tr>
+                        <th scope="col">{t.tasks.id}</th>
+                        <th scope="col">{t.tasks.status}</th>
+                        <th scope="col">{t.tasks.pool}</th>
+                        <th scope="col">{t.tasks.model}</th>
+                        <th scope="col">{t.tasks.caller}</th>
+                        <th scope="col" class="number">
+                            {t.tasks.attempts}
+                        </th>
+                        <th scope="col" class="number">
+                            {t.tasks.duration}
+                        </th>
+                        <th scope="col" class="number">
+                            {t.tasks.charged}
+                        </th>
+                    </tr>
+                </thead>
+                <tbody>
+                    <For each=move || rows.get() key=row_key let(task)>
+                        <Row task/>
+                    </For>
+                </tbody>
+            </table>
+        </div>
+    }
+    .into_any()
 }
 
 /// A row is drawn anew when anything in it that can change has changed.
@@ -233,7 +247,7 @@ fn Row(task: TaskRow) -> impl IntoView {
             </th>
             <td>
                 <TaskBadge status=task.status/>
-                {task.error_class.map(|class| view! { <span class="small"><ErrorClass class/></span> })}
+                {task.error_class.map(|class| view! { <span class="small"><ErrorClass class/></span> }.into_any())}
             </td>
             <td>
                 {task.pool.unwrap_or_else(|| "–".to_owned())}
@@ -265,7 +279,7 @@ fn Pages(poll: Poll<TaskPage>, query: Memo<ParamsMap>) -> impl IntoView {
                     {t.tasks.older}
                     <Icon glyph=Glyph::Chevron/>
                 </A>
-            }
+            }.into_any()
         })
     };
     let newest = move || {
@@ -275,13 +289,13 @@ fn Pages(poll: Poll<TaskPage>, query: Memo<ParamsMap>) -> impl IntoView {
                 <A href=href attr:class="button">
                     {t.tasks.newest}
                 </A>
-            }
+            }.into_any()
         })
     };
     view! {
         <nav class="pages" aria-label=t.tasks.paging>
-            {newest}
-            {older}
+            {move || newest()}
+            {move || older()}
         </nav>
     }
 }

@@ -17,20 +17,33 @@ pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, PortError>> + 
 pub(crate) fn ask<S>(arguments: S) -> Answer<S::Output>
 where
     S: ServerFn<Error = PortError> + Serialize + Send + 'static,
-    S::Output: DeserializeOwned,
+    S::Output: Serialize + DeserializeOwned + Send,
+{
+    let json = ask_json(arguments);
+    Box::pin(async move { read(&json.await?) })
+}
+
+/// The same, with the answer left as JSON.
+pub(crate) fn ask_json<S>(arguments: S) -> Answer<String>
+where
+    S: ServerFn<Error = PortError> + Serialize + Send + 'static,
+    S::Output: Serialize + Send,
 {
     #[cfg(feature = "ssr")]
-    return Box::pin(arguments.run_body());
+    return Box::pin(async move {
+        let answer = arguments.run_body().await?;
+        serde_json::to_string(&answer).map_err(|error| PortError::unavailable(error.to_string()))
+    });
     #[cfg(not(feature = "ssr"))]
-    {
-        let fields = serde_qs::to_string(&arguments);
-        Box::pin(async move {
-            let fields = fields.map_err(|error| PortError::invalid("form", error.to_string()))?;
-            let answer = post(S::PATH, fields).await?;
-            serde_json::from_slice(answer.as_bytes())
-                .map_err(|error| PortError::unavailable(error.to_string()))
-        })
+    match serde_qs::to_string(&arguments) {
+        Ok(fields) => post(S::PATH, fields),
+        Err(error) => Box::pin(std::future::ready(Err(PortError::invalid("form", error.to_string())))),
     }
+}
+
+/// Reads an answer.
+pub(crate) fn read<T: DeserializeOwned>(json: &str) -> Result<T, PortError> {
+    serde_json::from_str(json).map_err(|error| PortError::unavailable(error.to_string()))
 }
 
 /// Sends fields as a form would and gives the JSON of the answer back. In the browser only.
@@ -50,7 +63,7 @@ pub(crate) fn post(url: &'static str, fields: String) -> Answer<String> {
             return Ok(text);
         }
         // What is no error of ours comes from something between us and the server.
-        Err(serde_json::from_slice(text.as_bytes())
+        Err(read(&text)
             .unwrap_or_else(|_| PortError::unavailable(format!("HTTP {}", answer.status()))))
     }))
 }

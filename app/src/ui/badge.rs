@@ -26,13 +26,13 @@ pub(crate) fn BreakerBadge(
     let since = breaker.since.as_ref().map(|at| at.text.clone()).unwrap_or_default();
     let title = [breaker.cause.clone().unwrap_or_default(), since].join(" ").trim().to_owned();
     let forced = (breaker.forced && breaker.state == BreakerState::Open)
-        .then(|| view! { <span class="badge-note">{t.common.forced}</span> });
+        .then(|| view! { <span class="badge-note">{t.common.forced}</span> }.into_any());
     let countdown = breaker.open_left_ms.filter(|_| breaker.state == BreakerState::Open).map(|left| {
         let text = move || match format::seconds_left(left, age.get()) {
             0 => t.common.probe_due.to_owned(),
             s => (t.common.probe_in)(&format::seconds(s)),
         };
-        view! { <span class="badge-note">{text}</span> }
+        view! { <span class="badge-note">{move || text()}</span> }.into_any()
     });
     view! {
         <span class=class data-state=state title=title>
@@ -61,7 +61,7 @@ pub(crate) fn CooldownBadge(
     view! {
         <span class="badge badge-cool" title=(t.common.class)(&cooldown.reason)>
             <Icon glyph=Glyph::Snow/>
-            {text}
+            {move || text()}
         </span>
     }
 }

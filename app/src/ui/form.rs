@@ -3,12 +3,10 @@
 
 use leptos::ev::SubmitEvent;
 use leptos::prelude::*;
-use leptos::server::ServerActionError;
 use leptos::server_fn::ServerFn;
-use leptos::server_fn::error::ServerFnUrlError;
 use leptos::task::spawn_local;
 
-use super::ask::post;
+use super::ask::{post, read};
 use super::toast::Toasts;
 use crate::port::PortError;
 
@@ -29,11 +27,8 @@ impl Act {
     }
 
     fn at(url: &'static str) -> Self {
-        // Where the browser sent the form itself, the error has come back in the URL.
-        let failed = use_context::<ServerActionError>()
-            .filter(|error| error.path() == url)
-            .map(|error| Err(ServerFnUrlError::<PortError>::decode_err(error.err())));
-        Self { url, pending: RwSignal::new(None), outcome: RwSignal::new(failed) }
+        let failed: Option<PortError> = SharedValue::new(|| error_in_url(url)).into_inner();
+        Self { url, pending: RwSignal::new(None), outcome: RwSignal::new(failed.map(Err)) }
     }
 
     /// After each success: says what was done (told what the server function gave back), then
@@ -42,7 +37,7 @@ impl Act {
         let toasts = expect_context::<Toasts>();
         Effect::new(move || {
             if let Some(Ok(json)) = self.outcome.get() {
-                let name: Result<String, _> = serde_json::from_slice(json.as_bytes());
+                let name: Result<String, PortError> = read(&json);
                 toasts.say(say(&name.unwrap_or(json)));
                 then();
             }
@@ -79,6 +74,20 @@ impl Act {
             self.pending.try_set(None);
             self.outcome.try_set(Some(outcome));
         });
+    }
+}
+
+/// Where the browser sent the form itself, the error has come back in the URL. The server reads it
+/// and tells the browser with the page.
+fn error_in_url(url: &str) -> Option<PortError> {
+    #[cfg(feature = "ssr")]
+    return use_context::<leptos::server::ServerActionError>()
+        .filter(|error| error.path() == url)
+        .map(|error| leptos::server_fn::error::ServerFnUrlError::<PortError>::decode_err(error.err()));
+    #[cfg(not(feature = "ssr"))]
+    {
+        let _ = url;
+        None
     }
 }
 

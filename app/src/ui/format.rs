@@ -41,6 +41,13 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A share as a length for SVG, `12.5%`; integers, so that the bundle needs no float printing.
+pub(crate) fn length(share: f64) -> String {
+    // Casts saturate, and NaN becomes 0.
+    let tenths = (share.clamp(0.0, 1.0) * 1_000.0) as u32;
+    format!("{}.{}%", tenths / 10, tenths % 10)
+}
+
 /// Thousandths as a decimal without trailing zeros: 6000 → `6`, 5250 → `5.25`.
 pub(crate) fn milli(thousandths: u64) -> String {
     let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
@@ -63,7 +70,9 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// JSON with line breaks; what is no JSON as it is.
+/// JSON with line breaks; what is no JSON as it is. Done by the server: the bundle needs no JSON
+/// writer for it.
+#[cfg(feature = "ssr")]
 pub(crate) fn pretty(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value))
@@ -99,6 +108,11 @@ mod tests {
         assert_eq!(percent(1, 20), "5 %");
         assert_eq!(percent(2, 3), "67 %");
         assert_eq!(percent(u64::MAX, u64::MAX), "100 %");
+    }
+
+    #[test]
+    fn lengths_stay_inside() {
+        assert_eq!([-1.0, 0.0, 0.125, 1.0, 7.0, f64::NAN].map(length), ["0.0%", "0.0%", "12.5%", "100.0%", "100.0%", "0.0%"]);
     }
 
     #[test]

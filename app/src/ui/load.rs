@@ -3,80 +3,56 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use codee::{Decoder, Encoder};
 use leptos::prelude::*;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::Answer;
+use super::ask::{Answer, read};
 use super::notice::Problem;
 use super::text::use_text;
 use crate::port::PortError;
 
-/// How a page's data crosses with the page: JSON, read by the same code that reads the answers of
-/// server functions, so that the bundle holds that code once.
-pub(crate) struct Json;
-
-impl<T: Serialize> Encoder<T> for Json {
-    type Error = serde_json::Error;
-    type Encoded = String;
-
-    fn encode(value: &T) -> Result<String, Self::Error> {
-        serde_json::to_string(value)
-    }
-}
-
-impl<T: DeserializeOwned> Decoder<T> for Json {
-    type Error = serde_json::Error;
-    type Encoded = str;
-
-    fn decode(text: &str) -> Result<T, Self::Error> {
-        serde_json::from_slice(text.as_bytes())
-    }
-}
-
-/// The data of a page.
-pub(crate) type PageData<T> = Resource<Result<T, PortError>, Json>;
+/// The data of a page, as JSON: so there is one such resource in the bundle, not one for each page.
+pub(crate) type PageData = Resource<Result<String, PortError>>;
 
 /// Loads a page's data, and again whenever `key` changes.
-pub(crate) fn load<K, T>(
-    key: impl Fn() -> K + Send + Sync + 'static,
-    ask: impl Fn(K) -> Answer<T> + Send + Sync + 'static,
-) -> PageData<T>
-where
-    K: PartialEq + Clone + Send + Sync + 'static,
-    T: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
-    Resource::new_with_options(key, ask, false)
+pub(crate) fn load(
+    key: impl Fn() -> String + Send + Sync + 'static,
+    ask: impl Fn(String) -> Answer<String> + Send + Sync + 'static,
+) -> PageData {
+    let key: Box<dyn Fn() -> String + Send + Sync> = Box::new(key);
+    let ask: Box<dyn Fn(String) -> Answer<String> + Send + Sync> = Box::new(ask);
+    Resource::new(key, ask)
 }
 
 /// Shows a page's data once it is there; keeps showing the old while newer is under way.
-pub(crate) fn show<T>(data: PageData<T>, render: impl Fn(T) -> AnyView + Clone + Send + Sync + 'static) -> AnyView
+pub(crate) fn show<T>(data: PageData, render: impl Fn(T) -> AnyView + Send + Sync + 'static) -> AnyView
 where
-    T: Clone + Send + Sync + 'static,
+    T: DeserializeOwned,
 {
-    show_later(Box::new(move || {
-        let render = render.clone();
-        Box::pin(async move {
-            match data.await {
-                Ok(data) => render(data),
-                Err(error) => {
-                    set_status(&error);
-                    view! { <Problem error/> }.into_any()
-                }
-            }
-        })
-    }))
+    show_json(data, Box::new(move |json| read(json).map(&render)))
 }
 
 type Later = Pin<Box<dyn Future<Output = AnyView> + Send>>;
 
-fn show_later(render: Box<dyn Fn() -> Later + Send + Sync>) -> AnyView {
+fn show_json(
+    data: PageData,
+    render: Box<dyn Fn(&str) -> Result<AnyView, PortError> + Send + Sync>,
+) -> AnyView {
     let t = use_text();
+    let render = StoredValue::new(render);
+    let later = move || -> Later {
+        Box::pin(async move {
+            let view = data.await.and_then(|json| render.with_value(|render| render(&json)));
+            view.unwrap_or_else(|error| {
+                set_status(&error);
+                view! { <Problem error/> }.into_any()
+            })
+        })
+    };
     view! {
         <Transition fallback=move || {
             view! { <p class="muted">{t.common.loading}</p> }
-        }>{move || Suspend::new(render())}</Transition>
+        }>{move || Suspend::new(later())}</Transition>
     }
     .into_any()
 }

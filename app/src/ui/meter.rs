@@ -2,6 +2,8 @@
 
 use leptos::prelude::*;
 
+use super::format;
+
 /// How much of something is used, 0 to 1. The figure stands beside it.
 #[component]
 pub(crate) fn Meter(
@@ -9,7 +11,7 @@ pub(crate) fn Meter(
     #[prop(into)]
     share: Signal<f64>,
 ) -> impl IntoView {
-    let width = move || format!("{:.1}%", share.get().clamp(0.0, 1.0) * 100.0);
+    let width = move || format::length(share.get());
     let class = move || if share.get() >= 0.9 { "meter meter-high" } else { "meter" };
     view! {
         <svg class=class aria-hidden="true">
@@ -33,10 +35,11 @@ pub(crate) fn Strip(
         parts
             .into_iter()
             .map(|(class, n)| {
-                let width = f64::from(n) / whole * 100.0;
+                let width = f64::from(n) / whole;
                 let bar = view! {
-                    <rect class=class x=format!("{x:.2}%") width=format!("{width:.2}%") height="100%"></rect>
-                };
+                    <rect class=class x=format::length(x) width=format::length(width) height="100%"></rect>
+                }
+                .into_any();
                 x += width;
                 bar
             })
@@ -45,7 +48,7 @@ pub(crate) fn Strip(
     view! {
         <svg class="strip" aria-hidden="true">
             <rect class="strip-track" width="100%" height="100%"></rect>
-            {bars}
+            {move || bars()}
         </svg>
     }
 }

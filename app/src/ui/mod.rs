@@ -15,3 +15,4 @@ pub(crate) mod notice;
 pub(crate) mod poll;
 pub(crate) mod text;
 pub(crate) mod toast;
+pub(crate) mod when;

@@ -6,6 +6,7 @@ use super::form::Act;
 use super::format;
 use super::icon::{Glyph, Icon};
 use super::text::use_text;
+use super::when::when;
 use crate::port::PortError;
 
 /// Nothing here yet, and what to do about it.
@@ -20,7 +21,7 @@ pub(crate) fn Empty(
     view! {
         <div class="empty">
             <p class="empty-title">{title}</p>
-            {next.map(|next| view! { <p>{next}</p> })}
+            {next.map(|next| view! { <p>{next}</p> }.into_any())}
         </div>
     }
 }
@@ -33,7 +34,7 @@ pub(crate) fn Problem(
 ) -> impl IntoView {
     let t = use_text();
     let sign_in = matches!(error, PortError::Unauthorized)
-        .then(|| view! { <a href="/admin/login" rel="external">{t.common.sign_in_again}</a> });
+        .then(|| view! { <a href="/admin/login" rel="external">{t.common.sign_in_again}</a> }.into_any());
     view! {
         <div class="notice notice-bad" role="alert">
             <Icon glyph=Glyph::Warning/>
@@ -48,7 +49,7 @@ pub(crate) fn FormProblem(
     /// What the form does.
     act: Act,
 ) -> impl IntoView {
-    view! { {move || act.problem().map(|error| view! { <Problem error/> })} }.into_any()
+    view! { {move || act.problem().map(|error| view! { <Problem error/> }.into_any())} }.into_any()
 }
 
 /// How old the data is, while the server can't be reached.
@@ -62,20 +63,29 @@ pub(crate) fn ConnectionBanner(
     let t = use_text();
     let ended = move || trouble.with(|trouble| matches!(trouble, Some(PortError::Unauthorized)));
     let lost = move || trouble.with(|trouble| trouble.is_some()) && !ended();
-    view! {
-        <Show when=ended>
+    let ended_banner = when(ended, move || {
+        view! {
             <div class="banner" role="alert">
                 <Icon glyph=Glyph::Warning/>
                 <p>{t.common.ended} " " <a href="/admin/login" rel="external">{t.common.sign_in_again}</a></p>
             </div>
-        </Show>
-        <Show when=lost>
+        }
+        .into_any()
+    });
+    let lost_banner = when(lost, move || {
+        view! {
             <div class="banner" role="status">
                 <Icon glyph=Glyph::Warning/>
                 <p>
                     {move || (t.common.lost)(&format::seconds(i64::from(age.get())))} " " {t.common.lost_retry}
                 </p>
             </div>
-        </Show>
+        }
+        .into_any()
+    });
+    view! {
+        {ended_banner}
+        {lost_banner}
     }
+    .into_any()
 }

@@ -50,26 +50,12 @@ impl<T: Send + Sync + 'static> Poll<T> {
             waiting: StoredValue::new(false),
             ask: StoredValue::new(Arc::new(ask)),
         };
-        let visibility = use_document_visibility();
-        let visible = move || visibility.get_untracked() == web_sys::VisibilityState::Visible;
-
-        use_interval_fn(
-            move || {
-                if visible() && poll.following.get_untracked() && !poll.waiting.get_value() {
-                    poll.now();
-                }
-            },
-            EVERY_MS,
-        );
-        use_interval_fn(move || poll.tick(), 1_000_u64);
-        Effect::new(move |before: Option<web_sys::VisibilityState>| {
-            let now = visibility.get();
-            let returned = now == web_sys::VisibilityState::Visible && before.is_some_and(|b| b != now);
-            if returned && poll.following.get_untracked() {
+        let ask_now = move || {
+            if poll.following.get_untracked() && !poll.waiting.get_value() {
                 poll.now();
             }
-            now
-        });
+        };
+        run(Arc::new(ask_now), Arc::new(move || poll.tick()));
         poll
     }
 
@@ -114,4 +100,29 @@ impl<T: Send + Sync + 'static> Poll<T> {
         // Casts saturate: a clock set back shows 0.
         self.age.set(((now - arrived) / 1_000.0) as u32);
     }
+}
+
+/// Runs the clocks of a poll while the page is looked at. Apart from [`Poll`], so that the bundle
+/// holds it once, not once for each type of answer.
+fn run(ask: Arc<dyn Fn() + Send + Sync>, tick: Arc<dyn Fn() + Send + Sync>) {
+    let visibility = use_document_visibility();
+    use_interval_fn(move || tick(), 1_000_u64);
+    use_interval_fn(
+        {
+            let ask = ask.clone();
+            move || {
+                if visibility.get_untracked() == web_sys::VisibilityState::Visible {
+                    ask();
+                }
+            }
+        },
+        EVERY_MS,
+    );
+    Effect::new(move |before: Option<web_sys::VisibilityState>| {
+        let now = visibility.get();
+        if now == web_sys::VisibilityState::Visible && before.is_some_and(|before| before != now) {
+            ask();
+        }
+        now
+    });
 }

@@ -35,12 +35,18 @@ pub(crate) fn ToastRegion() -> impl IntoView {
     let shown = expect_context::<Toasts>().shown;
     view! {
         <div class="toasts" role="status" aria-live="polite">
-            <For each=move || shown.get() key=|(id, _)| *id let((_, text))>
-                <p class="toast">
-                    <Icon glyph=Glyph::Check/>
-                    {text}
-                </p>
-            </For>
+            {move || {
+                let toast = |(_, text)| {
+                    view! {
+                        <p class="toast">
+                            <Icon glyph=Glyph::Check/>
+                            {text}
+                        </p>
+                    }
+                    .into_any()
+                };
+                shown.get().into_iter().map(toast).collect_view()
+            }}
         </div>
     }
 }

@@ -85,6 +85,19 @@ pub(crate) struct Text {
     pub(crate) session: session::Session,
 }
 
+/// The texts of a form's field.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldText {
+    /// Its label.
+    pub(crate) label: &'static str,
+    /// What it does.
+    pub(crate) help: &'static str,
+}
+
+const fn field(label: &'static str, help: &'static str) -> FieldText {
+    FieldText { label, help }
+}
+
 static ENGLISH: Text = Text {
     common: common::ENGLISH,
     pools: pools::ENGLISH,

@@ -1,17 +1,7 @@
 //! Texts of the model pools page.
 
+use super::{FieldText, field};
 use crate::pools::api::{BreakerPolicy, Strategy};
-
-/// A label and what the field does.
-#[derive(Clone, Copy)]
-pub(crate) struct FieldText {
-    pub(crate) label: &'static str,
-    pub(crate) help: &'static str,
-}
-
-const fn field(label: &'static str, help: &'static str) -> FieldText {
-    FieldText { label, help }
-}
 
 pub(crate) struct Pools {
     pub(crate) title: &'static str,
