@@ -137,6 +137,7 @@ impl Server {
         let committed = metrics.clone();
         let options = ledger::Options {
             on_commit: Some(Arc::new(move |commit| committed.ledger_committed(commit.took))),
+            time_zone: settings.time_zone.clone(),
             ..ledger::Options::default()
         };
         let ledger = Ledger::start(store.clone(), node.clone(), options).await?;
@@ -159,7 +160,7 @@ impl Server {
         let admin = Admin::new(admin::Parts {
             catalog: catalog.clone(),
             ledger: ledger.clone(),
-            store: store.clone(),
+            operators: auth::Operators::new(store.clone()),
             state,
             clock: clock.clone(),
             random: outside.random.clone(),

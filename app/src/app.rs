@@ -75,7 +75,8 @@ fn Layout(children: Children) -> impl IntoView {
                         {title}
                     </A>
                 </li>
-            }.into_any()
+            }
+            .into_any()
         })
         .collect_view();
     let viewer_note = frame
@@ -129,7 +130,8 @@ fn Standing(frame: Frame) -> impl IntoView {
             <form method="post" action=SignOutEverywhere::url()>
                 <button class="link">{t.common.sign_out_everywhere}</button>
             </form>
-        }.into_any()
+        }
+        .into_any()
     });
     view! {
         <div class="standing">
@@ -153,7 +155,8 @@ pub(crate) fn LanguageSwitch() -> impl IntoView {
                 <button class="link" name="tag" value=language.tag() lang=language.tag()>
                     {language.own_name()}
                 </button>
-            }.into_any()
+            }
+            .into_any()
         })
         .collect_view();
     view! {

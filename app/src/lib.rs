@@ -6,7 +6,14 @@
 //! and `port.rs` (server only: the trait that the server half implements).
 
 #![recursion_limit = "512"]
-#![expect(unreachable_pub, reason = "the component macro makes a public type of the props of every component")]
+#![expect(
+    unreachable_pub,
+    reason = "the component macro makes a public type of the props of every component"
+)]
+
+// The page that the server renders and the bundle that takes it over must be built alike.
+#[cfg(not(erase_components))]
+compile_error!("RUSTFLAGS hides .cargo/config.toml: add `--cfg erase_components` to it");
 
 pub mod accounts;
 mod app;

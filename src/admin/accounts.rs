@@ -23,8 +23,7 @@ use super::error::AdminError;
 use super::operator::Administrator;
 use super::pools::shown_cooldown;
 use super::times::{ms, shown};
-use crate::catalog::{Author, Snapshot, last_four};
-use crate::store::config::ConfigRow;
+use crate::catalog::{Author, ConfigRow, Snapshot, last_four};
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -193,11 +192,7 @@ impl AccountsPort for Admin {
         Box::pin(async {
             let day = jiff::Timestamp::from_millisecond(ms(self.now())).unwrap_or_default();
             let day = day.to_zoned(self.time_zone.clone()).date().to_string();
-            let used = self
-                .store
-                .account_requests(&day)
-                .await
-                .map_err(AdminError::from)?;
+            let used = self.ledger.requests_on(&day).await.map_err(AdminError::from)?;
             Ok(self.live_accounts(&used))
         })
     }

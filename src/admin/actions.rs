@@ -13,7 +13,7 @@ use super::Admin;
 use super::error::AdminError;
 use super::times::ms;
 use crate::catalog::{Author, Difference, ModelTarget, Snapshot};
-use crate::store::events::BreakerEvent;
+use crate::ledger::BreakerEvent;
 
 impl Admin {
     /// Creates or changes a row of configuration.
@@ -52,9 +52,9 @@ impl Admin {
             }
         }
         let object = pool.map_or("all breakers".to_owned(), |key| format!("breakers of pool {key}"));
-        self.store
+        self.catalog
             .audit(
-                by,
+                Author(by),
                 "reset",
                 &object,
                 None,
@@ -114,8 +114,14 @@ impl Admin {
     ) -> Result<(), AdminError> {
         let after = (!after.is_null()).then(|| after.to_string());
         Ok(self
-            .store
-            .audit(by, action, &format!("model {model}"), None, after.as_deref())
+            .catalog
+            .audit(
+                Author(by),
+                action,
+                &format!("model {model}"),
+                None,
+                after.as_deref(),
+            )
             .await?)
     }
 
@@ -150,8 +156,14 @@ impl Admin {
         }
         self.state.room().open();
         Ok(self
-            .store
-            .audit(by, "clear cooldown", &format!("account {label}"), None, None)
+            .catalog
+            .audit(
+                Author(by),
+                "clear cooldown",
+                &format!("account {label}"),
+                None,
+                None,
+            )
             .await?)
     }
 

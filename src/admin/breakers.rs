@@ -9,7 +9,7 @@ use super::Admin;
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::{moment_rfc3339, parse, rfc3339};
-use crate::store::events::BreakerEvent;
+use crate::ledger::BreakerEvent;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,11 +72,8 @@ pub(super) async fn events(
         .as_deref()
         .map(|text| parse("since", text, &admin.time_zone))
         .transpose()?;
-    let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
-    let events = admin
-        .store
-        .breaker_events(since.unwrap_or_default(), limit.into())
-        .await?;
+    let limit = AdminError::page_limit(query.limit, 100)?;
+    let events = admin.events.since(since.unwrap_or_default(), limit).await?;
     Ok(Json(
         json!({ "events": events.iter().map(event_json).collect::<Vec<_>>() }),
     ))

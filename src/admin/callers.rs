@@ -14,8 +14,7 @@ use super::Admin;
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::{parse, rfc3339};
-use crate::auth::tokens::{self, NewToken};
-use crate::catalog::export_row;
+use crate::catalog::{Author, export_row};
 use crate::ledger::Micros;
 
 #[derive(Deserialize)]
@@ -31,24 +30,20 @@ pub(super) struct TokenWish {
     expires_at: Option<String>,
 }
 
-impl Admin {
-    async fn caller_id(&self, name: &str) -> Result<String, AdminError> {
-        let id = self.store.caller_id(name).await?;
-        id.ok_or_else(|| AdminError::not_found(format!("caller {name}")))
-    }
-}
-
 /// GET /callers
 pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Result<Json<Value>, AdminError> {
     let snapshot = admin.catalog.snapshot();
-    let balances = admin.store.balances().await?;
+    let balances = admin.ledger.balances().await?;
     let mut tokens: HashMap<String, Vec<Value>> = HashMap::new();
-    for (caller, token) in admin.store.caller_tokens().await? {
-        tokens.entry(caller).or_default().push(json!({
-            "prefix": token.prefix,
-            "expires_at": rfc3339(token.expires_at),
-            "created_at": rfc3339(token.created_at),
-        }));
+    for (caller, issued) in admin.catalog.tokens().await? {
+        let shown = issued.into_iter().map(|token| {
+            json!({
+                "prefix": token.prefix,
+                "expires_at": rfc3339(token.expires_at),
+                "created_at": rfc3339(token.created_at),
+            })
+        });
+        tokens.insert(caller, shown.collect());
     }
     let callers: Vec<Value> = snapshot
         .rows
@@ -56,7 +51,7 @@ pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Result<Json<V
         .iter()
         .map(|row| {
             let mut caller = export_row(Section::Callers, row, &snapshot.rows);
-            caller["balance"] = json!(Micros(balances.get(&row.id).copied().unwrap_or_default()));
+            caller["balance"] = json!(balances.get(&row.id).copied().unwrap_or_default());
             caller["in_flight"] = snapshot
                 .callers
                 .get(&row.id)
@@ -75,8 +70,7 @@ pub(super) async fn grants(
     State(admin): State<Admin>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, AdminError> {
-    let id = admin.caller_id(&name).await?;
-    let grants = admin.store.grants(&id, 100).await?;
+    let grants = admin.ledger.grants(&admin.catalog.caller_id(&name)?, 100).await?;
     let grants: Vec<Value> = grants
         .into_iter()
         .map(|grant| {
@@ -96,7 +90,6 @@ pub(super) async fn create_token(
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), AdminError> {
-    let id = admin.caller_id(&name).await?;
     let wish: TokenWish = AdminError::optional_body(&body)?;
     let expires_at = wish
         .expires_at
@@ -104,23 +97,10 @@ pub(super) async fn create_token(
         .map(|text| parse("expires_at", text, &admin.time_zone))
         .transpose()?;
     let expires_at = expires_at.unwrap_or_default();
-    let new = NewToken::random(tokens::CALLER);
-    admin
-        .store
-        .add_caller_token(&id, &new.hash, &new.prefix, expires_at)
+    let new = admin
+        .catalog
+        .issue_token(&name, expires_at, Author(&by.name))
         .await?;
-    let after = json!({ "prefix": new.prefix, "expires_at": rfc3339(expires_at) }).to_string();
-    admin
-        .store
-        .audit(
-            &by.name,
-            "create token",
-            &format!("caller {name}"),
-            None,
-            Some(&after),
-        )
-        .await?;
-    admin.catalog.reload().await?;
     let answer = json!({ "token": new.token, "prefix": new.prefix, "expires_at": rfc3339(expires_at) });
     Ok((StatusCode::CREATED, Json(answer)))
 }
@@ -131,25 +111,10 @@ pub(super) async fn delete_token(
     State(admin): State<Admin>,
     Path((name, prefix)): Path<(String, String)>,
 ) -> Result<Json<Value>, AdminError> {
-    let id = admin.caller_id(&name).await?;
-    let deleted = admin.store.remove_caller_tokens(&id, &prefix).await?;
-    if deleted == 0 {
-        return Err(AdminError::not_found(format!(
-            "a token {prefix} of caller {name}"
-        )));
-    }
-    let before = json!({ "prefix": prefix }).to_string();
-    admin
-        .store
-        .audit(
-            &by.name,
-            "delete token",
-            &format!("caller {name}"),
-            Some(&before),
-            None,
-        )
+    let deleted = admin
+        .catalog
+        .revoke_tokens(&name, &prefix, Author(&by.name))
         .await?;
-    admin.catalog.reload().await?;
     Ok(Json(json!({ "deleted": deleted })))
 }
 
@@ -175,15 +140,16 @@ pub(super) async fn grant(
             "must not be 0, and less than 1152921504606",
         ));
     }
-    let id = admin.caller_id(&name).await?;
+    let id = admin.catalog.caller_id(&name)?;
     let balance = admin
-        .store
-        .grant(&id, amount.0, body.reason.as_deref(), &by.name)
+        .ledger
+        .grant(&id, amount, body.reason.as_deref(), &by.name)
         .await?;
-    let after = json!({ "amount": amount, "balance": Micros(balance), "reason": body.reason }).to_string();
+    let after = json!({ "amount": amount, "balance": balance, "reason": body.reason }).to_string();
+    let object = format!("caller {name}");
     admin
-        .store
-        .audit(&by.name, "credits", &format!("caller {name}"), None, Some(&after))
+        .catalog
+        .audit(Author(&by.name), "credits", &object, None, Some(&after))
         .await?;
-    Ok(Json(json!({ "balance": Micros(balance) })))
+    Ok(Json(json!({ "balance": balance })))
 }

@@ -121,11 +121,8 @@ pub(super) async fn audit(
     State(admin): State<Admin>,
     Query(page): Query<Page>,
 ) -> Result<impl IntoResponse, AdminError> {
-    let limit = page.limit.unwrap_or(50).clamp(1, 500);
-    let mut entries = admin
-        .store
-        .audit_log(page.cursor.as_deref(), i64::from(limit) + 1)
-        .await?;
+    let limit = AdminError::page_limit(page.limit, 50)?;
+    let mut entries = admin.catalog.audit_log(page.cursor.as_deref(), limit + 1).await?;
     let more = entries.len() > limit as usize;
     entries.truncate(limit as usize);
     let next = entries.last().filter(|_| more).map(|entry| entry.id.clone());

@@ -8,7 +8,7 @@ use forebay_wire::import::Problem;
 use serde_json::json;
 
 use crate::catalog::CatalogError;
-use crate::store::StoreError;
+use crate::ledger::StoreError;
 
 /// An error of the admin API. No variant holds a key, a token or a password.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,15 @@ impl AdminError {
     /// One field that can't be taken.
     pub(super) fn invalid(field: &str, remedy: impl Into<String>) -> Self {
         Self::Invalid(vec![Problem::new("", field, remedy)])
+    }
+
+    /// How many rows a page of a list has: 1 to 500, or what is usual there.
+    pub(super) fn page_limit(given: Option<u32>, usual: u32) -> Result<u32, Self> {
+        match given {
+            None => Ok(usual),
+            Some(limit @ 1..=500) => Ok(limit),
+            Some(_) => Err(Self::invalid("limit", "must be a whole number between 1 and 500")),
+        }
     }
 
     /// Reads a body that may be left out.

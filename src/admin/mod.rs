@@ -23,11 +23,10 @@ use forebay_engine::{Clock, Moment, Random, State};
 use forebay_wire::import::Section;
 use jiff::tz::TimeZone;
 
+use crate::auth::Operators;
 use crate::auth::throttle::Throttle;
 use crate::catalog::Catalog;
-use crate::ledger::Ledger;
-use crate::store::Store;
-use crate::store::events::BreakerEvents;
+use crate::ledger::{BreakerEvents, Ledger};
 
 pub use error::AdminError;
 
@@ -40,8 +39,8 @@ pub struct Parts {
     pub catalog: Arc<Catalog>,
     /// Tasks and credits.
     pub ledger: Ledger,
-    /// The database.
-    pub store: Store,
+    /// Who may use it.
+    pub operators: Operators,
     /// What outlives an edit: breakers, cooldowns, what is in flight.
     pub state: Arc<dyn State>,
     /// The engine's clock.

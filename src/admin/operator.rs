@@ -9,14 +9,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use forebay_app::port::{PortError, PortFuture, Presence};
 use forebay_app::secret::Secret;
-use forebay_app::session::api::{Operator, Role as AppRole};
+use forebay_app::session::api::{Operator as Shown, Role as ShownRole};
 use forebay_app::session::port::SessionPort;
 use tower_sessions::Session;
 
 use super::Admin;
 use super::error::AdminError;
-use crate::auth::{Role, password, sessions, tokens};
-use crate::store::operators::OperatorRow;
+use crate::auth::{Operator, Role, sessions};
 use crate::web::is_same_origin;
 
 /// An operator who may read.
@@ -42,7 +41,7 @@ impl FromRequestParts<Admin> for Administrator {
     type Rejection = AdminError;
 
     async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, AdminError> {
-        let (name, role) = admin.authorize(parts).await?;
+        let Operator { name, role } = admin.authorize(parts).await?;
         if role < Role::Admin {
             return Err(AdminError::Forbidden("a viewer may change nothing"));
         }
@@ -53,17 +52,15 @@ impl FromRequestParts<Admin> for Administrator {
 impl Admin {
     /// The operator of a request to the API. A session counts only for reads and for writes from our
     /// own pages; a token is no browser's own doing, and so needs no such check.
-    async fn authorize(&self, parts: &Parts) -> Result<(String, Role), AdminError> {
+    async fn authorize(&self, parts: &Parts) -> Result<Operator, AdminError> {
         if let Some(token) = bearer(&parts.headers) {
-            let hash = tokens::hex(&tokens::hash(token));
-            let row = if token.starts_with(tokens::OPERATOR) {
-                self.store.operator_by_token(&hash).await?
-            } else {
-                None
-            };
-            return row.as_ref().and_then(enabled).ok_or(AdminError::Unauthorized);
+            return self
+                .operators
+                .of_token(token)
+                .await?
+                .ok_or(AdminError::Unauthorized);
         }
-        let (name, role) = self
+        let operator = self
             .session_operator(parts)
             .await?
             .ok_or(AdminError::Unauthorized)?;
@@ -73,10 +70,10 @@ impl Admin {
                 "this request does not come from a page of the console",
             ));
         }
-        Ok((name, role))
+        Ok(operator)
     }
 
-    async fn session_operator(&self, parts: &Parts) -> Result<Option<(String, Role)>, AdminError> {
+    async fn session_operator(&self, parts: &Parts) -> Result<Option<Operator>, AdminError> {
         let Some(session) = parts.extensions.get::<Session>() else {
             return Ok(None);
         };
@@ -84,7 +81,7 @@ impl Admin {
         let Some(name) = sessions::signed_in(session).await.map_err(failed)? else {
             return Ok(None);
         };
-        Ok(self.store.operator(&name).await?.as_ref().and_then(enabled))
+        Ok(self.operators.named(&name).await?)
     }
 
     /// The client's address: the peer's, or what a trusted proxy says of it.
@@ -116,7 +113,7 @@ impl Admin {
             .to_string()
     }
 
-    async fn try_sign_in(&self, parts: &Parts, name: &str, secret: &Secret) -> Result<Operator, PortError> {
+    async fn try_sign_in(&self, parts: &Parts, name: &str, secret: &Secret) -> Result<Shown, PortError> {
         if let Some(expected) = self.wrong_address(parts) {
             return Err(PortError::WrongAddress { expected });
         }
@@ -129,31 +126,20 @@ impl Admin {
                 wait_seconds: wait.as_secs().max(1),
             });
         }
-        let row = self.store.operator(name).await.map_err(AdminError::from)?;
-        let known = row.as_ref().and_then(enabled);
-        let hash = row.and_then(|row| row.password_hash).filter(|_| known.is_some());
-        let right = password::is_right(secret.expose().to_owned(), hash).await;
-        let Some((name, role)) = known.filter(|_| right) else {
+        let known = self.operators.with_password(name, secret.expose()).await;
+        let Some(operator) = known.map_err(AdminError::from)? else {
             tracing::warn!(%address, "a login failed");
             return Err(PortError::WrongPassword);
         };
-        self.0.throttle.succeeded(&name, &address);
+        self.0.throttle.succeeded(&operator.name, &address);
         let failed = |error: tower_sessions::session::Error| PortError::unavailable(error.to_string());
-        sessions::sign_in(session, &name).await.map_err(failed)?;
-        Ok(Operator {
-            name,
-            role: shown_role(role),
-        })
+        sessions::sign_in(session, &operator.name).await.map_err(failed)?;
+        Ok(shown(operator))
     }
 }
 
 impl SessionPort for Admin {
-    fn sign_in<'a>(
-        &'a self,
-        parts: &'a Parts,
-        name: &'a str,
-        password: &'a Secret,
-    ) -> PortFuture<'a, Operator> {
+    fn sign_in<'a>(&'a self, parts: &'a Parts, name: &'a str, password: &'a Secret) -> PortFuture<'a, Shown> {
         Box::pin(self.try_sign_in(parts, name, password))
     }
 
@@ -169,19 +155,19 @@ impl SessionPort for Admin {
         })
     }
 
-    fn sign_out_everywhere<'a>(&'a self, parts: &'a Parts, operator: &'a Operator) -> PortFuture<'a, ()> {
+    fn sign_out_everywhere<'a>(&'a self, parts: &'a Parts, operator: &'a Shown) -> PortFuture<'a, ()> {
         Box::pin(async move {
-            self.store
-                .delete_sessions_of(&operator.name)
+            self.operators
+                .end_sessions(&operator.name)
                 .await
                 .map_err(AdminError::from)?;
             self.sign_out(parts).await
         })
     }
 
-    fn current<'a>(&'a self, parts: &'a Parts, presence: Presence) -> PortFuture<'a, Option<Operator>> {
+    fn current<'a>(&'a self, parts: &'a Parts, presence: Presence) -> PortFuture<'a, Option<Shown>> {
         Box::pin(async move {
-            let Some((name, role)) = self.session_operator(parts).await? else {
+            let Some(operator) = self.session_operator(parts).await? else {
                 return Ok(None);
             };
             if presence == Presence::Acting
@@ -191,10 +177,7 @@ impl SessionPort for Admin {
                     .await
                     .map_err(|error| PortError::unavailable(error.to_string()))?;
             }
-            Ok(Some(Operator {
-                name,
-                role: shown_role(role),
-            }))
+            Ok(Some(shown(operator)))
         })
     }
 
@@ -217,14 +200,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-fn enabled(row: &OperatorRow) -> Option<(String, Role)> {
-    let role = row.role.parse().unwrap_or(Role::Viewer);
-    row.is_enabled.then(|| (row.name.clone(), role))
-}
-
-const fn shown_role(role: Role) -> AppRole {
-    match role {
-        Role::Viewer => AppRole::Viewer,
-        Role::Admin => AppRole::Admin,
+/// As the console knows them.
+fn shown(operator: Operator) -> Shown {
+    let role = match operator.role {
+        Role::Viewer => ShownRole::Viewer,
+        Role::Admin => ShownRole::Admin,
+    };
+    Shown {
+        name: operator.name,
+        role,
     }
 }

@@ -26,8 +26,7 @@ use super::breakers::cause_text;
 use super::error::AdminError;
 use super::operator::Viewer;
 use super::times::{moment_rfc3339, ms, shown};
-use crate::catalog::{Snapshot, export_row};
-use crate::store::config::ConfigRow;
+use crate::catalog::{ConfigRow, Snapshot, export_row};
 
 /// Picks of one dry run at most.
 const PICKS: u32 = 10_000;

@@ -43,13 +43,11 @@ pub(super) async fn list(
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, AdminError> {
     let Query(query) = query.map_err(|error| AdminError::invalid("", error.body_text()))?;
+    let limit = AdminError::page_limit(query.limit, 50)?;
     let Some(filter) = admin.filter(&query).await? else {
         return Ok(Json(json!({ "tasks": [], "next_cursor": null })));
     };
-    let page = admin
-        .ledger
-        .list(&filter, query.cursor.as_deref(), query.limit.unwrap_or(50))
-        .await?;
+    let page = admin.ledger.list(&filter, query.cursor.as_deref(), limit).await?;
     let tasks: Vec<Value> = page.tasks.iter().map(task_json).collect();
     Ok(Json(json!({ "tasks": tasks, "next_cursor": page.next_cursor })))
 }
@@ -105,9 +103,9 @@ impl Admin {
         };
         let caller_id = match &query.caller {
             None => None,
-            Some(name) => match self.store.caller_id(name).await? {
-                Some(id) => Some(id),
-                None => return Ok(None),
+            Some(name) => match self.catalog.caller_id(name) {
+                Ok(id) => Some(id),
+                Err(_) => return Ok(None),
             },
         };
         Ok(Some(TaskFilter {
@@ -224,7 +222,7 @@ impl TasksPort for Admin {
     fn detail<'a>(&'a self, id: &'a str) -> PortFuture<'a, shown_as::TaskDetail> {
         Box::pin(async move {
             let (task, mut attempts) = self.task_and_attempts(id).await?;
-            let events = self.store.breaker_events_of(id).await.map_err(AdminError::from)?;
+            let events = self.events.of_task(id).await.map_err(AdminError::from)?;
             let cost = platform_cost(&attempts);
             let attempts_capped = attempts.len() > ATTEMPTS;
             attempts.truncate(ATTEMPTS);
@@ -282,7 +280,7 @@ impl TasksPort for Admin {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
             let names =
-                |rows: &[crate::store::config::ConfigRow]| rows.iter().map(|row| row.name.clone()).collect();
+                |rows: &[crate::catalog::ConfigRow]| rows.iter().map(|row| row.name.clone()).collect();
             Ok(shown_as::TaskChoices {
                 pools: names(&snapshot.rows.pools),
                 models: names(&snapshot.rows.models),

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod edit;
 mod export;
+mod records;
 mod settings;
 mod snapshot;
 
@@ -24,9 +25,9 @@ use forebay_wire::import::Problem;
 use tokio::task::JoinHandle;
 
 use crate::auth::secrets::{KeyRing, Place};
-use crate::store::config::Configuration;
 use crate::store::{Store, StoreError};
 
+pub use crate::store::config::{ConfigRow, Configuration};
 pub(crate) use build::last_four;
 pub use edit::{Author, Change, Difference};
 pub use export::export;

@@ -342,23 +342,11 @@ async fn create_caller(
     if let Some(concurrent_tasks) = concurrent_tasks {
         row["plan"] = json!({ "concurrent_tasks": concurrent_tasks });
     }
-    let is_new = store.caller_id(name).await?.is_none();
+    let is_new = catalog.caller_id(name).is_err();
     let item = import::parse_row(Section::Callers, name, &row).map_err(CatalogError::Invalid)?;
     catalog.put(item, BY).await?;
-    let id = store.caller_id(name).await?;
-    let id = id.ok_or_else(|| Failure::Said(format!("caller {name} was deleted meanwhile")))?;
-    let new = NewToken::random(tokens::CALLER);
-    store.add_caller_token(&id, &new.hash, &new.prefix, 0).await?;
-    let after = json!({ "prefix": new.prefix }).to_string();
-    store
-        .audit(
-            BY.0,
-            "create token",
-            &format!("caller {name}"),
-            None,
-            Some(&after),
-        )
-        .await?;
+    let new = catalog.issue_token(name, 0, BY).await?;
+    let id = catalog.caller_id(name)?;
     let balance = Micros(store.balances().await?.get(&id).copied().unwrap_or_default());
     let printer = Printer::new(output);
     printer.json(&json!({ "caller": name, "created": is_new, "credits": balance, "token": new.token }));

@@ -11,6 +11,7 @@ mod rows;
 mod sweeper;
 mod writer;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub use money::{Micros, Prices};
 
 use crate::store::Store;
 pub use crate::store::StoreError;
+pub use crate::store::callers::Grant;
+pub use crate::store::events::{BreakerEvent, BreakerEvents};
 pub use crate::store::tasks::{AttemptRow, KeyedTask, TaskFilter, TaskPage, TaskRow};
 
 /// How long [`Ledger::end`] waits for its commit before the answer ends without it.
@@ -304,6 +307,51 @@ impl Ledger {
         limit: u32,
     ) -> Result<TaskPage, StoreError> {
         self.store.tasks(filter, cursor, limit).await
+    }
+
+    /// Gives a caller credits, or with a negative amount takes some back; returns the new balance.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn grant(
+        &self,
+        caller_id: &str,
+        amount: Micros,
+        reason: Option<&str>,
+        by: &str,
+    ) -> Result<Micros, StoreError> {
+        self.store
+            .grant(caller_id, amount.0, reason, by)
+            .await
+            .map(Micros)
+    }
+
+    /// What a caller was granted, newest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn grants(&self, caller_id: &str, limit: u32) -> Result<Vec<Grant>, StoreError> {
+        self.store.grants(caller_id, limit.into()).await
+    }
+
+    /// The balance of every caller that has one, by id.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn balances(&self) -> Result<HashMap<String, Micros>, StoreError> {
+        let balances = self.store.balances().await?;
+        Ok(balances
+            .into_iter()
+            .map(|(caller, balance)| (caller, Micros(balance)))
+            .collect())
+    }
+
+    /// Requests sent on a day (`2026-11-30`, in FOREBAY_TIME_ZONE), by account id.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn requests_on(&self, day: &str) -> Result<HashMap<String, i64>, StoreError> {
+        self.store.account_requests(day).await
     }
 
     /// Whether the database answers and takes writes.

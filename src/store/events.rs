@@ -39,6 +39,7 @@ const KEPT: usize = 4_096;
 /// Where events are handed in; never blocks.
 #[derive(Clone, Debug)]
 pub struct BreakerEvents {
+    store: Store,
     events: mpsc::Sender<BreakerEvent>,
     /// By model id; so that the console's polls need no query.
     newest: Arc<Mutex<HashMap<String, BreakerEvent>>>,
@@ -49,16 +50,18 @@ impl BreakerEvents {
     pub fn start(store: Store, node: &str) -> Self {
         let (events, mut inbox) = mpsc::channel(KEPT);
         let node = node.to_owned();
+        let writer = store.clone();
         tokio::spawn(async move {
             let mut waiting = Vec::new();
             while inbox.recv_many(&mut waiting, 256).await > 0 {
-                if let Err(error) = store.add_breaker_events(&node, &waiting).await {
+                if let Err(error) = writer.add_breaker_events(&node, &waiting).await {
                     tracing::warn!(%error, events = waiting.len(), "breaker events were lost");
                 }
                 waiting.clear();
             }
         });
         Self {
+            store,
             events,
             newest: Arc::default(),
         }
@@ -71,6 +74,24 @@ impl BreakerEvents {
             .unwrap_or_else(PoisonError::into_inner)
             .get(model_id)
             .cloned()
+    }
+
+    /// Events at or after `since` (milliseconds UTC), newest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn since(&self, since: i64, limit: u32) -> Result<Vec<BreakerEvent>, StoreError> {
+        let which = "at >= $1 ORDER BY id DESC LIMIT $2";
+        self.store.read_events(which, since, None, limit.into()).await
+    }
+
+    /// What a task's attempts did to breakers, in order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn of_task(&self, task_id: &str) -> Result<Vec<BreakerEvent>, StoreError> {
+        let which = "task_id = $3 AND at >= $1 ORDER BY id LIMIT $2";
+        self.store.read_events(which, 0, Some(task_id), 100).await
     }
 
     /// Hands an event in. While thousands wait for a database that is away it is dropped.
@@ -111,27 +132,6 @@ impl Store {
         .execute(self.pool())
         .await?;
         Ok(())
-    }
-
-    /// Events at or after `since` (milliseconds UTC), newest first.
-    pub(crate) async fn breaker_events(
-        &self,
-        since: i64,
-        limit: i64,
-    ) -> Result<Vec<BreakerEvent>, StoreError> {
-        self.read_events("at >= $1 ORDER BY id DESC LIMIT $2", since, None, limit)
-            .await
-    }
-
-    /// What a task's attempts did to breakers, in order.
-    pub(crate) async fn breaker_events_of(&self, task_id: &str) -> Result<Vec<BreakerEvent>, StoreError> {
-        self.read_events(
-            "task_id = $3 AND at >= $1 ORDER BY id LIMIT $2",
-            0,
-            Some(task_id),
-            100,
-        )
-        .await
     }
 
     async fn read_events(

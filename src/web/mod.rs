@@ -92,7 +92,9 @@ fn provide_request(ports: &Ports) {
     provide_context(ports.pools.clone());
     provide_context(ports.accounts.clone());
     provide_context(ports.tasks.clone());
-    let Some(parts) = use_context::<Parts>() else { return };
+    let Some(parts) = use_context::<Parts>() else {
+        return;
+    };
     if let Some(nonce) = parts.extensions.get::<Nonce>() {
         provide_context(nonce.clone());
     }

@@ -15,8 +15,14 @@ use crate::build::{self, Profile};
 use crate::run::{Done, cargo, command, output, root, run, step};
 use crate::tools::{self, Tool};
 
-const NGINX: Tool = Tool { program: "/usr/sbin/nginx", package: "nginx-light" };
-const WRK: Tool = Tool { program: "wrk", package: "wrk" };
+const NGINX: Tool = Tool {
+    program: "/usr/sbin/nginx",
+    package: "nginx-light",
+};
+const WRK: Tool = Tool {
+    program: "wrk",
+    package: "wrk",
+};
 const UPSTREAM: &str = "127.0.0.1:19300";
 const PROXY: &str = "127.0.0.1:19301";
 const FOREBAY: &str = "127.0.0.1:19302";
@@ -31,7 +37,9 @@ pub(crate) fn all(seconds: u32) -> Done {
         tools::need(&WRK)
     })?;
     step("Build, release", || build::all(Profile::Release))?;
-    step("pick()", || run(&mut cargo(&["bench", "-p", "forebay-engine", "--bench", "pick"])))?;
+    step("pick()", || {
+        run(&mut cargo(&["bench", "-p", "forebay-engine", "--bench", "pick"]))
+    })?;
     step("Requests", || requests(seconds))
 }
 
@@ -48,7 +56,11 @@ fn requests(seconds: u32) -> Done {
     println!("\n| through | p50 at 1 | requests/s at 16 | at 64 | at 256 | p99 at 64 | ÷ direct at 64 |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut direct = None;
-    for (name, address) in [("straight to the upstream", UPSTREAM), ("nginx as a reverse proxy", PROXY), ("Forebay", FOREBAY)] {
+    for (name, address) in [
+        ("straight to the upstream", UPSTREAM),
+        ("nginx as a reverse proxy", PROXY),
+        ("Forebay", FOREBAY),
+    ] {
         let script = folder.join("post.lua");
         fs::write(&script, lua(&token))?;
         // Warm: connections, caches, the allocator.
@@ -59,7 +71,12 @@ fn requests(seconds: u32) -> Done {
         let base = *direct.get_or_insert(sixty_four.rate);
         println!(
             "| {name} | {} | {:.0} | {:.0} | {:.0} | {} | {:.3} |",
-            one.p50, sixteen.rate, sixty_four.rate, many.rate, sixty_four.p99, sixty_four.rate / base
+            one.p50,
+            sixteen.rate,
+            sixty_four.rate,
+            many.rate,
+            sixty_four.p99,
+            sixty_four.rate / base
         );
         for run in [one, sixteen, sixty_four, many] {
             if run.failed {
@@ -82,15 +99,37 @@ fn wrk(address: &str, connections: u32, seconds: u32, script: &Path) -> Done<Mea
     let threads = connections.min(2).to_string();
     let (connections, seconds) = (connections.to_string(), format!("{seconds}s"));
     let url = format!("http://{address}/v1/chat/completions");
-    let mut wrk = command("wrk", &["-t", &threads, "-c", &connections, "-d", &seconds, "--latency", "-s"]);
+    let mut wrk = command(
+        "wrk",
+        &[
+            "-t",
+            &threads,
+            "-c",
+            &connections,
+            "-d",
+            &seconds,
+            "--latency",
+            "-s",
+        ],
+    );
     let raw = output(wrk.arg(script).arg(url))?;
     let word = |start: &str| {
         let line = raw.lines().find(|line| line.trim_start().starts_with(start));
-        line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("?").to_owned()
+        line.and_then(|line| line.split_whitespace().nth(1))
+            .unwrap_or("?")
+            .to_owned()
     };
-    let rate = word("Requests/sec:").parse().map_err(|_| format!("wrk said no rate:\n{raw}"))?;
+    let rate = word("Requests/sec:")
+        .parse()
+        .map_err(|_| format!("wrk said no rate:\n{raw}"))?;
     let failed = raw.contains("Non-2xx");
-    Ok(Measured { rate, p50: word("50%"), p99: word("99%"), failed, raw: if failed { raw } else { String::new() } })
+    Ok(Measured {
+        rate,
+        p50: word("50%"),
+        p99: word("99%"),
+        failed,
+        raw: if failed { raw } else { String::new() },
+    })
 }
 
 fn lua(token: &str) -> String {
@@ -126,7 +165,13 @@ fn nginx(folder: &Path) -> Done<Running> {
         tmp = folder.join("tmp").display(),
     );
     fs::File::create(&config)?.write_all(text.as_bytes())?;
-    Ok(Running(Command::new(NGINX.program).arg("-c").arg(config).stderr(Stdio::null()).spawn()?))
+    Ok(Running(
+        Command::new(NGINX.program)
+            .arg("-c")
+            .arg(config)
+            .stderr(Stdio::null())
+            .spawn()?,
+    ))
 }
 
 /// Forebay's release build on a new database, with one pool of three members on the upstream.
@@ -134,14 +179,25 @@ fn forebay(folder: &Path) -> Done<(Running, String)> {
     let binary = root().join("target/release/forebay");
     let with = |arguments: &[&str]| {
         let mut forebay = Command::new(&binary);
-        forebay.args(arguments).env("FOREBAY_DATA_DIR", folder.join("data")).env("FOREBAY_ADDR", FOREBAY);
+        forebay
+            .args(arguments)
+            .env("FOREBAY_DATA_DIR", folder.join("data"))
+            .env("FOREBAY_ADDR", FOREBAY);
         forebay.env("RUST_LOG", "warn");
         forebay
     };
     let file: PathBuf = folder.join("bench.json");
     fs::write(&file, configuration())?;
     output(with(&["import"]).arg(&file))?;
-    let told = output(&mut with(&["caller", "create", "bench", "--credits", "100000", "--concurrent-tasks", "100000"]))?;
+    let told = output(&mut with(&[
+        "caller",
+        "create",
+        "bench",
+        "--credits",
+        "100000",
+        "--concurrent-tasks",
+        "100000",
+    ]))?;
     let token = told.lines().last().unwrap_or_default().trim().to_owned();
     Ok((Running(with(&["serve"]).spawn()?), token))
 }

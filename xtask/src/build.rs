@@ -16,7 +16,10 @@ const WASM: &str = "wasm32-unknown-unknown";
 const NAME: &str = "forebay";
 
 /// Debian's own wasm-opt breaks the bundle, and `--all-features` makes one that browsers refuse.
-const WASM_OPT: [&str; 7] = [
+const WASM_OPT: [&str; 10] = [
+    "--flatten",
+    "--rereloop",
+    "-Oz",
     "-Oz",
     "--enable-bulk-memory",
     "--enable-nontrapping-float-to-int",
@@ -57,7 +60,10 @@ pub(crate) fn all(profile: Profile) -> Done {
 /// `target/{debug,release}/forebay`.
 fn server(profile: Profile) -> Done {
     let release = (profile == Profile::Release).then_some("--release");
-    let arguments: Vec<_> = ["build", "-p", NAME, "--bin", NAME].into_iter().chain(release).collect();
+    let arguments: Vec<_> = ["build", "-p", NAME, "--bin", NAME]
+        .into_iter()
+        .chain(release)
+        .collect();
     run(&mut cargo(&arguments))
 }
 
@@ -73,9 +79,11 @@ pub(crate) fn site(profile: Profile) -> Done {
     }
     let pkg = next.join("pkg");
     fs::create_dir_all(&pkg)?;
-    step("JavaScript around it", || bindgen(&wasm, &pkg))?;
+    step("JavaScript around it", || bindgen(profile, &wasm, &pkg))?;
     if profile == Profile::Release {
-        step("Smaller WebAssembly", || wasm_opt(&pkg.join(format!("{NAME}.wasm"))))?;
+        step("Smaller WebAssembly", || {
+            wasm_opt(&pkg.join(format!("{NAME}.wasm")))
+        })?;
     }
     step("Styles", || styles(&pkg))?;
     step("Names with hashes", || hash_names(&pkg))?;
@@ -95,18 +103,47 @@ fn target() -> PathBuf {
 }
 
 fn compile_client(profile: Profile) -> Done<PathBuf> {
-    run(&mut cargo(&["build", "-p", "forebay-client", "--target", WASM, "--profile", profile.wasm()]))?;
-    Ok(target().join(WASM).join(profile.wasm()).join("forebay_client.wasm"))
+    let mut build = cargo(&[
+        "build",
+        "-p",
+        "forebay-client",
+        "--target",
+        WASM,
+        "--profile",
+        profile.wasm(),
+    ]);
+    if profile == Profile::Release {
+        // Panic messages name source files: this machine's folders are nobody's business.
+        let home =
+            std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"))?;
+        let flags = format!("--cfg erase_components --remap-path-prefix={home}/registry/src/=");
+        build.env("RUSTFLAGS", flags);
+    }
+    run(&mut build)?;
+    Ok(target()
+        .join(WASM)
+        .join(profile.wasm())
+        .join("forebay_client.wasm"))
 }
 
-fn bindgen(wasm: &Path, pkg: &Path) -> Done {
+fn bindgen(profile: Profile, wasm: &Path, pkg: &Path) -> Done {
     Bindgen::new()
         .input_path(wasm)
         .web(true)
-        .and_then(|bindgen| bindgen.out_name(NAME).typescript(false).generate(pkg))
+        .and_then(|bindgen| {
+            let names = profile == Profile::Debug;
+            bindgen
+                .out_name(NAME)
+                .typescript(false)
+                .remove_name_section(!names)
+                .generate(pkg)
+        })
         .map_err(|error| format!("wasm-bindgen: {error:#}"))?;
     // The name that a server compiled with LEPTOS_OUTPUT_NAME asks for.
-    fs::rename(pkg.join(format!("{NAME}_bg.wasm")), pkg.join(format!("{NAME}.wasm")))?;
+    fs::rename(
+        pkg.join(format!("{NAME}_bg.wasm")),
+        pkg.join(format!("{NAME}.wasm")),
+    )?;
     Ok(())
 }
 
@@ -125,7 +162,11 @@ fn wasm_opt(wasm: &Path) -> Done {
     let mut optimise = command("node", &[]);
     optimise.arg(&binary).arg(wasm).args(WASM_OPT).arg("-o").arg(wasm);
     output(&mut optimise)?;
-    eprintln!("    {} KB before, {} KB after", before / 1_024, fs::metadata(wasm)?.len() / 1_024);
+    eprintln!(
+        "    {} KB before, {} KB after",
+        before / 1_024,
+        fs::metadata(wasm)?.len() / 1_024
+    );
     Ok(())
 }
 
@@ -135,9 +176,14 @@ fn styles(pkg: &Path) -> Done {
     let mut styles = Bundler::new(&files, None, ParserOptions::default())
         .bundle(&entry)
         .map_err(|error| format!("styles: {error}"))?;
-    styles.minify(MinifyOptions::default()).map_err(|error| format!("styles: {error}"))?;
+    styles
+        .minify(MinifyOptions::default())
+        .map_err(|error| format!("styles: {error}"))?;
     let css = styles
-        .to_css(PrinterOptions { minify: true, ..PrinterOptions::default() })
+        .to_css(PrinterOptions {
+            minify: true,
+            ..PrinterOptions::default()
+        })
         .map_err(|error| format!("styles: {error}"))?;
     fs::write(pkg.join(format!("{NAME}.css")), css.code)?;
     Ok(())
@@ -162,19 +208,28 @@ fn hash_names(pkg: &Path) -> Done {
 fn compress(pkg: &Path) -> Done {
     for entry in fs::read_dir(pkg)? {
         let path = entry?.path();
-        let Some(extension) = path.extension().and_then(|e| e.to_str()).map(str::to_owned) else { continue };
+        let Some(extension) = path.extension().and_then(|e| e.to_str()).map(str::to_owned) else {
+            continue;
+        };
         if !["css", "js", "wasm"].contains(&extension.as_str()) {
             continue;
         }
         let plain = fs::read(&path)?;
-        let parameters = brotli::enc::BrotliEncoderParams { quality: 11, ..Default::default() };
+        let parameters = brotli::enc::BrotliEncoderParams {
+            quality: 11,
+            ..Default::default()
+        };
         let mut small = Vec::new();
         brotli::BrotliCompress(&mut plain.as_slice(), &mut small, &parameters)?;
         fs::write(path.with_extension(format!("{extension}.br")), &small)?;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         gzip.write_all(&plain)?;
         fs::write(path.with_extension(format!("{extension}.gz")), gzip.finish()?)?;
-        eprintln!("    {extension}: {} KB, {:.1} KB with brotli", plain.len() / 1_024, small.len() as f64 / 1_024.0);
+        eprintln!(
+            "    {extension}: {} KB, {:.1} KB with brotli",
+            plain.len() / 1_024,
+            small.len() as f64 / 1_024.0
+        );
     }
     Ok(())
 }

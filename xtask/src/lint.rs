@@ -22,14 +22,42 @@ pub(crate) fn clippy_server() -> Done {
     arguments.extend(packages);
     arguments.extend(["--all-targets", "--", "-D", "warnings"]);
     run(&mut cargo(&arguments))?;
-    run(&mut cargo(&["clippy", "-p", "forebay-app", "--features", "ssr", "--all-targets", "--", "-D", "warnings"]))
+    run(&mut cargo(&[
+        "clippy",
+        "-p",
+        "forebay-app",
+        "--features",
+        "ssr",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
 }
 
 pub(crate) fn clippy_console() -> Done {
     tools::wasm_target()?;
     let target = "wasm32-unknown-unknown";
-    run(&mut cargo(&["clippy", "-p", "forebay-client", "--target", target, "--", "-D", "warnings"]))?;
     run(&mut cargo(&[
-        "clippy", "-p", "forebay-app", "--features", "hydrate", "--target", target, "--", "-D", "warnings",
+        "clippy",
+        "-p",
+        "forebay-client",
+        "--target",
+        target,
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    run(&mut cargo(&[
+        "clippy",
+        "-p",
+        "forebay-app",
+        "--features",
+        "hydrate",
+        "--target",
+        target,
+        "--",
+        "-D",
+        "warnings",
     ]))
 }

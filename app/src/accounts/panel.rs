@@ -22,8 +22,15 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
         return view! { <p class="notice">{t.accounts.no_providers}</p> }.into_any();
     }
     let first = choices.providers.first().cloned().unwrap_or_default();
-    let providers: Vec<_> = choices.providers.into_iter().map(|key| (key.clone(), key)).collect();
-    let account = Controls { prefix: "new", of: "account" };
+    let providers: Vec<_> = choices
+        .providers
+        .into_iter()
+        .map(|key| (key.clone(), key))
+        .collect();
+    let account = Controls {
+        prefix: "new",
+        of: "account",
+    };
     view! {
         <section class="panel-body panel-new">
             <h2>{t.accounts.add}</h2>
@@ -51,11 +58,21 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
 
 /// One account in full.
 #[component]
-pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Option<LiveAccount>>) -> impl IntoView {
+pub(super) fn Panel(
+    account: AccountRow,
+    choices: AccountChoices,
+    live: Memo<Option<LiveAccount>>,
+) -> impl IntoView {
     let t = use_text();
     let acts = expect_context::<AccountActs>();
     let may_write = expect_context::<Frame>().may_write();
-    let AccountRow { label, provider, settings, bindings, .. } = account;
+    let AccountRow {
+        label,
+        provider,
+        settings,
+        bindings,
+        ..
+    } = account;
     let prefix = format!("account-{label}");
     let key_and_cooldown = may_write.then(|| {
         view! {
@@ -63,7 +80,8 @@ pub(super) fn Panel(account: AccountRow, choices: AccountChoices, live: Memo<Opt
                 <KeyForm label=label.clone()/>
                 <ClearForm label=label.clone() live/>
             </section>
-        }.into_any()
+        }
+        .into_any()
     });
     let of = label.clone();
     view! {
@@ -108,7 +126,13 @@ fn limits(controls: Controls<'_>, settings: AccountEdit) -> Vec<AnyView> {
             Range::FROM_1,
         ),
         controls.optional_number("max_tpm", a.max_tpm, settings.max_tpm, unlimited, Range::FROM_1),
-        controls.optional_number("daily_limit", a.daily_limit, settings.daily_limit, unlimited, Range::FROM_1),
+        controls.optional_number(
+            "daily_limit",
+            a.daily_limit,
+            settings.daily_limit,
+            unlimited,
+            Range::FROM_1,
+        ),
         controls.optional_text("region", a.region, settings.region, t.common.none),
         controls.switch("is_enabled", a.in_use, settings.is_enabled, preset.is_enabled),
     ]
@@ -133,14 +157,16 @@ fn Bindings(
     let rows = bindings
         .into_iter()
         .map(|binding| {
-            let unbind = may_write.then(|| view! { <Unbind label=label.clone() model=binding.model.clone()/> }.into_any());
+            let unbind = may_write
+                .then(|| view! { <Unbind label=label.clone() model=binding.model.clone()/> }.into_any());
             view! {
                 <tr data-binding=binding.model>
                     <th scope="row">{binding.model.clone()}</th>
                     <td class="number">{binding.priority}</td>
                     <td class="row-actions">{unbind}</td>
                 </tr>
-            }.into_any()
+            }
+            .into_any()
         })
         .collect_view();
     let bind = may_write.then(|| {

@@ -36,7 +36,10 @@ pub(super) fn DryRun(pool: String) -> impl IntoView {
 fn Picks(result: MockPick) -> impl IntoView {
     let t = use_text();
     let n = result.n;
-    let nothing = result.picked.is_empty().then(|| view! { <p class="notice">{t.pools.dry_run_nothing}</p> }.into_any());
+    let nothing = result
+        .picked
+        .is_empty()
+        .then(|| view! { <p class="notice">{t.pools.dry_run_nothing}</p> }.into_any());
     let picked = result
         .picked
         .into_iter()
@@ -51,7 +54,8 @@ fn Picks(result: MockPick) -> impl IntoView {
                     <td class="number">{format::count(u64::from(count.picks))}</td>
                     <td class="number">{format::percent(u64::from(count.picks), u64::from(n))}</td>
                 </tr>
-            }.into_any()
+            }
+            .into_any()
         })
         .collect_view();
     let excluded = (!result.excluded.is_empty()).then(|| {
@@ -66,13 +70,15 @@ fn Picks(result: MockPick) -> impl IntoView {
                         " – "
                         {reason}
                     </li>
-                }.into_any()
+                }
+                .into_any()
             })
             .collect_view();
         view! {
             <h3>{t.pools.dry_run_excluded}</h3>
             <ul>{rows}</ul>
-        }.into_any()
+        }
+        .into_any()
     });
     view! {
         {nothing}

@@ -5,6 +5,6 @@ mod card;
 mod dry_run;
 mod members;
 pub(crate) mod page;
-mod settings;
 #[cfg(feature = "ssr")]
 pub mod port;
+mod settings;

@@ -22,9 +22,16 @@ pub(crate) fn LoginPage() -> impl IntoView {
     // Only to read what the last try came to: it is in the URL that the server sent us back to.
     let last_try = Act::of::<SignIn>();
     let sending = RwSignal::new(false);
-    let label = move || if sending.get() { t.session.signing_in } else { t.session.sign_in };
-    let wrong_address =
-        frame.wrong_address.map(|expected| view! { <Problem error=PortError::WrongAddress { expected }/> }.into_any());
+    let label = move || {
+        if sending.get() {
+            t.session.signing_in
+        } else {
+            t.session.sign_in
+        }
+    };
+    let wrong_address = frame
+        .wrong_address
+        .map(|expected| view! { <Problem error=PortError::WrongAddress { expected }/> }.into_any());
     view! {
         <Title text=t.session.title/>
         <main class="login">

@@ -6,9 +6,7 @@ use leptos_router::components::A;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use super::api::{
-    LoadTasks, TaskChoices, TaskFilter, TaskPage, TaskRow, TaskStatus, TasksView, WatchTasks,
-};
+use super::api::{LoadTasks, TaskChoices, TaskFilter, TaskPage, TaskRow, TaskStatus, TasksView, WatchTasks};
 use crate::port::Capability;
 use crate::ui::ask::{ask, ask_json};
 use crate::ui::badge::{ErrorClass, TaskBadge, Time};
@@ -31,11 +29,25 @@ pub(crate) fn TasksPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let filter = Memo::new(move |_| query.with(filter_of));
-    let cursor = Memo::new(move |_| query.with(|query| query.get("cursor")).filter(|cursor| !cursor.is_empty()));
-    let list = load(move || query.with(ParamsMap::to_query_string), move |_| {
-        ask_json(LoadTasks { filter: filter.get_untracked(), cursor: cursor.get_untracked() })
+    let cursor = Memo::new(move |_| {
+        query
+            .with(|query| query.get("cursor"))
+            .filter(|cursor| !cursor.is_empty())
     });
-    let poll = Poll::new(move || ask(WatchTasks { filter: filter.get_untracked() }));
+    let list = load(
+        move || query.with(ParamsMap::to_query_string),
+        move |_| {
+            ask_json(LoadTasks {
+                filter: filter.get_untracked(),
+                cursor: cursor.get_untracked(),
+            })
+        },
+    );
+    let poll = Poll::new(move || {
+        ask(WatchTasks {
+            filter: filter.get_untracked(),
+        })
+    });
     Effect::new(move || poll.following.set(cursor.with(Option::is_none)));
     let tasks = show(list, move |TasksView { page, choices }| {
         poll.seed(page);
@@ -63,8 +75,20 @@ pub(crate) fn TasksPage() -> impl IntoView {
 fn Follow(poll: Poll<TaskPage>) -> impl IntoView {
     let t = use_text();
     let following = poll.following;
-    let state = move || if following.get() { t.tasks.live } else { t.tasks.paused };
-    let label = move || if following.get() { t.tasks.pause } else { t.tasks.resume };
+    let state = move || {
+        if following.get() {
+            t.tasks.live
+        } else {
+            t.tasks.paused
+        }
+    };
+    let label = move || {
+        if following.get() {
+            t.tasks.pause
+        } else {
+            t.tasks.resume
+        }
+    };
     let turn = move |_| {
         following.update(|following| *following = !*following);
         if following.get_untracked() {
@@ -87,7 +111,9 @@ fn Filters(filter: TaskFilter, choices: TaskChoices) -> impl IntoView {
     let t = use_text();
     let any = || (String::new(), t.common.any.to_owned());
     let named = move |names: Vec<String>| -> Vec<(String, String)> {
-        std::iter::once(any()).chain(names.into_iter().map(|name| (name.clone(), name))).collect()
+        std::iter::once(any())
+            .chain(names.into_iter().map(|name| (name.clone(), name)))
+            .collect()
     };
     let statuses: Vec<_> = std::iter::once(any())
         .chain(TaskStatus::ALL.map(|s| (s.as_str().to_owned(), (t.tasks.status_word)(s).to_owned())))
@@ -165,7 +191,8 @@ fn FilterInput(
 fn List(poll: Poll<TaskPage>, filter: Memo<TaskFilter>) -> impl IntoView {
     let t = use_text();
     let rows = Memo::new(move |_| {
-        poll.latest.with(|page| page.as_ref().map(|page| page.tasks.clone()).unwrap_or_default())
+        poll.latest
+            .with(|page| page.as_ref().map(|page| page.tasks.clone()).unwrap_or_default())
     });
     let some = move || rows.with(|rows| !rows.is_empty());
     let filtered = move || filter.with(|filter| *filter != TaskFilter::default());
@@ -279,7 +306,8 @@ fn Pages(poll: Poll<TaskPage>, query: Memo<ParamsMap>) -> impl IntoView {
                     {t.tasks.older}
                     <Icon glyph=Glyph::Chevron/>
                 </A>
-            }.into_any()
+            }
+            .into_any()
         })
     };
     let newest = move || {
@@ -289,7 +317,8 @@ fn Pages(poll: Poll<TaskPage>, query: Memo<ParamsMap>) -> impl IntoView {
                 <A href=href attr:class="button">
                     {t.tasks.newest}
                 </A>
-            }.into_any()
+            }
+            .into_any()
         })
     };
     view! {

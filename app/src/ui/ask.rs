@@ -37,7 +37,10 @@ where
     #[cfg(not(feature = "ssr"))]
     match serde_qs::to_string(&arguments) {
         Ok(fields) => post(S::PATH, fields),
-        Err(error) => Box::pin(std::future::ready(Err(PortError::invalid("form", error.to_string())))),
+        Err(error) => Box::pin(std::future::ready(Err(PortError::invalid(
+            "form",
+            error.to_string(),
+        )))),
     }
 }
 
@@ -63,7 +66,6 @@ pub(crate) fn post(url: &'static str, fields: String) -> Answer<String> {
             return Ok(text);
         }
         // What is no error of ours comes from something between us and the server.
-        Err(read(&text)
-            .unwrap_or_else(|_| PortError::unavailable(format!("HTTP {}", answer.status()))))
+        Err(read(&text).unwrap_or_else(|_| PortError::unavailable(format!("HTTP {}", answer.status()))))
     }))
 }

@@ -35,7 +35,13 @@ impl Controls<'_> {
         default: &str,
         range: Range,
     ) -> AnyView {
-        self.input(name, text, signal_of(value), default.to_owned(), Kind::OptionalNumber(range))
+        self.input(
+            name,
+            text,
+            signal_of(value),
+            default.to_owned(),
+            Kind::OptionalNumber(range),
+        )
     }
 
     /// A text that must be given; it has no default.
@@ -44,8 +50,20 @@ impl Controls<'_> {
     }
 
     /// A text that may be left out.
-    pub(crate) fn optional_text(self, name: &str, text: FieldText, value: Option<String>, default: &str) -> AnyView {
-        self.input(name, text, signal_of(value), default.to_owned(), Kind::OptionalText)
+    pub(crate) fn optional_text(
+        self,
+        name: &str,
+        text: FieldText,
+        value: Option<String>,
+        default: &str,
+    ) -> AnyView {
+        self.input(
+            name,
+            text,
+            signal_of(value),
+            default.to_owned(),
+            Kind::OptionalText,
+        )
     }
 
     /// A text that is not shown while it is typed.
@@ -119,7 +137,8 @@ impl Controls<'_> {
     ) -> AnyView {
         let id = self.id(name);
         let help_id = help_id(&id);
-        let control = view! { <Select id=id.clone() name=self.name(name) choices value describedby=help_id/> };
+        let control =
+            view! { <Select id=id.clone() name=self.name(name) choices value describedby=help_id/> };
         field(id, text, default.to_owned(), control.into_any())
     }
 
@@ -128,7 +147,11 @@ impl Controls<'_> {
     }
 
     fn name(self, name: &str) -> String {
-        if self.of.is_empty() { name.to_owned() } else { format!("{}[{name}]", self.of) }
+        if self.of.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}[{name}]", self.of)
+        }
     }
 }
 
@@ -142,13 +165,29 @@ pub(crate) struct Range {
 
 impl Range {
     /// 0, 1, 2, …
-    pub(crate) const FROM_0: Self = Self { min: "0", max: None, step: "1" };
+    pub(crate) const FROM_0: Self = Self {
+        min: "0",
+        max: None,
+        step: "1",
+    };
     /// 1, 2, 3, …
-    pub(crate) const FROM_1: Self = Self { min: "1", max: None, step: "1" };
+    pub(crate) const FROM_1: Self = Self {
+        min: "1",
+        max: None,
+        step: "1",
+    };
     /// A share, above 0 up to 1.
-    pub(crate) const SHARE: Self = Self { min: "0.01", max: Some("1"), step: "0.01" };
+    pub(crate) const SHARE: Self = Self {
+        min: "0.01",
+        max: Some("1"),
+        step: "0.01",
+    };
     /// Anything above 0.
-    pub(crate) const ABOVE_0: Self = Self { min: "0.001", max: None, step: "any" };
+    pub(crate) const ABOVE_0: Self = Self {
+        min: "0.001",
+        max: None,
+        step: "any",
+    };
 }
 
 enum Kind {
@@ -213,7 +252,8 @@ pub(crate) fn Select(
                 <option value=choice selected=selected>
                     {text}
                 </option>
-            }.into_any()
+            }
+            .into_any()
         })
         .collect_view();
     view! {

@@ -17,9 +17,15 @@ pub(crate) fn FilterForm(
 ) -> impl IntoView {
     let navigate = use_navigate();
     let follow = move |event: SubmitEvent| {
-        let Some(query) = filled_fields(&event) else { return };
+        let Some(query) = filled_fields(&event) else {
+            return;
+        };
         event.prevent_default();
-        let url = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let url = if query.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?{query}")
+        };
         navigate(&url, NavigateOptions::default());
     };
     view! {
@@ -31,5 +37,11 @@ pub(crate) fn FilterForm(
 
 fn filled_fields(event: &SubmitEvent) -> Option<String> {
     let fields = fields_of(event)?;
-    Some(fields.split('&').filter(|pair| !pair.ends_with('=')).collect::<Vec<_>>().join("&"))
+    Some(
+        fields
+            .split('&')
+            .filter(|pair| !pair.ends_with('='))
+            .collect::<Vec<_>>()
+            .join("&"),
+    )
 }

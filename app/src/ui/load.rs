@@ -42,7 +42,9 @@ fn show_json(
     let render = StoredValue::new(render);
     let later = move || -> Later {
         Box::pin(async move {
-            let view = data.await.and_then(|json| render.with_value(|render| render(&json)));
+            let view = data
+                .await
+                .and_then(|json| render.with_value(|render| render(&json)));
             view.unwrap_or_else(|error| {
                 set_status(&error);
                 view! { <Problem error/> }.into_any()
@@ -60,7 +62,9 @@ fn show_json(
 /// A page about something that does not exist is a page that does not exist.
 fn set_status(error: &PortError) {
     #[cfg(feature = "ssr")]
-    if let (PortError::NotFound { .. }, Some(response)) = (error, use_context::<leptos_axum::ResponseOptions>()) {
+    if let (PortError::NotFound { .. }, Some(response)) =
+        (error, use_context::<leptos_axum::ResponseOptions>())
+    {
         response.set_status(http::StatusCode::NOT_FOUND);
     }
     #[cfg(not(feature = "ssr"))]

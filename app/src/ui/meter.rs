@@ -12,7 +12,13 @@ pub(crate) fn Meter(
     share: Signal<f64>,
 ) -> impl IntoView {
     let width = move || format::length(share.get());
-    let class = move || if share.get() >= 0.9 { "meter meter-high" } else { "meter" };
+    let class = move || {
+        if share.get() >= 0.9 {
+            "meter meter-high"
+        } else {
+            "meter"
+        }
+    };
     view! {
         <svg class=class aria-hidden="true">
             <rect class="meter-track" width="100%" height="100%" rx="2"></rect>

@@ -45,7 +45,7 @@ async fn world(database: &Database) -> World {
     let admin = Admin::new(Parts {
         catalog,
         ledger,
-        store: store.clone(),
+        operators: forebay::auth::Operators::new(store.clone()),
         state,
         clock,
         random: Arc::new(ThreadRandom),

@@ -179,7 +179,9 @@ pub(crate) const CHINESE: Common = Common {
         PortError::WrongPassword => "用户名或密码错误。".into(),
         PortError::Throttled { wait_seconds } => format!("尝试次数过多，请等待 {wait_seconds} 秒后再试。"),
         PortError::WrongAddress { expected } => {
-            format!("本控制台的地址配置为 {expected}。请从该地址打开，或将 FOREBAY_PUBLIC_URL 改为浏览器中的地址。")
+            format!(
+                "本控制台的地址配置为 {expected}。请从该地址打开，或将 FOREBAY_PUBLIC_URL 改为浏览器中的地址。"
+            )
         }
         PortError::Invalid { field, message } => format!("{field}：{message}"),
         PortError::Conflict { message } => message.clone(),

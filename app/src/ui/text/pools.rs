@@ -121,7 +121,11 @@ pub(crate) const ENGLISH: Pools = Pools {
     inactive: "inactive",
     members: "Members",
     members_count: |active, all| {
-        if active == all { format!("{all}") } else { format!("{active} of {all}") }
+        if active == all {
+            format!("{all}")
+        } else {
+            format!("{active} of {all}")
+        }
     },
     concurrency: "Concurrency",
     threshold: "Threshold",
@@ -146,7 +150,13 @@ pub(crate) const ENGLISH: Pools = Pools {
     accounts: "Accounts",
     last_error: "Last error",
     actions: "Actions",
-    failures_in_a_row: |n| if n == 1 { "1 failure in a row".into() } else { format!("{n} failures in a row") },
+    failures_in_a_row: |n| {
+        if n == 1 {
+            "1 failure in a row".into()
+        } else {
+            format!("{n} failures in a row")
+        }
+    },
     failures_of: |threshold| format!("The breaker opens at {threshold}"),
     out: "out of rotation",
     reset: "Reset",
@@ -171,7 +181,9 @@ pub(crate) const ENGLISH: Pools = Pools {
     force_open_done: |model| format!("{model}: breaker forced open"),
     take_out: "Take out",
     take_out_ask: |model, pool| {
-        format!("Take {model} out of rotation in {pool}? Requests in flight finish; new ones go to the others.")
+        format!(
+            "Take {model} out of rotation in {pool}? Requests in flight finish; new ones go to the others."
+        )
     },
     put_back: "Put back",
     put_back_ask: |model, pool| {
@@ -202,16 +214,25 @@ pub(crate) const ENGLISH: Pools = Pools {
         BreakerPolicy::ErrorRate => "Error rate (and failures in a row)",
     },
     f: Fields {
-        name: field("Name", "For people. Callers route by the key, which never changes."),
+        name: field(
+            "Name",
+            "For people. Callers route by the key, which never changes.",
+        ),
         public_alias: field("Public alias", "Another name that callers may send as model."),
         is_active: field("Active", "Off: callers are told that the pool does not exist."),
         region: field("Region", "Preferred where neither request nor caller names one."),
-        strategy: field("Strategy", "How a member is chosen among those of equal priority."),
+        strategy: field(
+            "Strategy",
+            "How a member is chosen among those of equal priority.",
+        ),
         dynamic_weights: field(
             "Dynamic weights",
             "Weights follow error rate and latency; at least 1 % stays for exploration.",
         ),
-        latency_target_ms: field("Latency target, ms", "What dynamic weights measure latency against."),
+        latency_target_ms: field(
+            "Latency target, ms",
+            "What dynamic weights measure latency against.",
+        ),
         breaker_policy: field("Policy", "What opens the breaker of a member."),
         circuit_failure_threshold: field(
             "Failures in a row",
@@ -222,25 +243,49 @@ pub(crate) const ENGLISH: Pools = Pools {
             "An open breaker waits so long before one probe. Quick to recover 10–30 s, slow 1–5 min.",
         ),
         recovery_backoff: field("Back off", "Each failed probe doubles the wait, up to ten times."),
-        error_rate_threshold: field("Error rate", "This share of failures opens the breaker; 0.5 is half."),
+        error_rate_threshold: field(
+            "Error rate",
+            "This share of failures opens the breaker; 0.5 is half.",
+        ),
         error_rate_window_seconds: field("Window, s", "The share is taken over so many seconds."),
-        error_rate_min_calls: field("Calls at least", "With fewer calls in the window the share says nothing."),
+        error_rate_min_calls: field(
+            "Calls at least",
+            "With fewer calls in the window the share says nothing.",
+        ),
         error_rate_open_seconds: field("Open, s", "A breaker opened by the rate stays open so long."),
         half_open_probes: field("Probes", "So many calls may try while half-open."),
-        half_open_success_rate: field("Success of probes", "This share of probes closes the breaker again."),
-        switch_first: field("Switch first", "After a failure another member is tried before the same one."),
+        half_open_success_rate: field(
+            "Success of probes",
+            "This share of probes closes the breaker again.",
+        ),
+        switch_first: field(
+            "Switch first",
+            "After a failure another member is tried before the same one.",
+        ),
         retry_unknown: field(
             "Retry unknown",
             "Send again when the outcome is unknown. Text only; the work may be done and billed twice.",
         ),
-        deep_thinking_model: field("Thinking model", "Requests with thinking go to this member first."),
-        queue_timeout_ms: field("Queue wait, ms", "A request waits so long while every member is full."),
+        deep_thinking_model: field(
+            "Thinking model",
+            "Requests with thinking go to this member first.",
+        ),
+        queue_timeout_ms: field(
+            "Queue wait, ms",
+            "A request waits so long while every member is full.",
+        ),
         queue_max: field("Queue length", "So many may wait; the next gets 429 at once."),
-        first_packet_timeout_ms: field("First content, ms", "A stream without content by then goes to the next member."),
+        first_packet_timeout_ms: field(
+            "First content, ms",
+            "A stream without content by then goes to the next member.",
+        ),
         idle_timeout_ms: field("Idle, ms", "A stream without a byte for so long ends."),
         content_timeout_ms: field("Content, ms", "A stream without content for so long ends."),
         min_content_chars: field("Shortest answer", "Fewer characters count as a bad answer."),
-        fallback_template: field("Fallback text", "Given, uncharged, when every member answered badly."),
+        fallback_template: field(
+            "Fallback text",
+            "Given, uncharged, when every member answered badly.",
+        ),
         median: "pool's median",
         twice: "2 × concurrency",
     },
@@ -271,7 +316,11 @@ pub(crate) const CHINESE: Pools = Pools {
     inactive: "未启用",
     members: "成员",
     members_count: |active, all| {
-        if active == all { format!("{all}") } else { format!("{active} / {all}") }
+        if active == all {
+            format!("{all}")
+        } else {
+            format!("{active} / {all}")
+        }
     },
     concurrency: "总并发",
     threshold: "熔断阈值",
@@ -305,14 +354,20 @@ pub(crate) const CHINESE: Pools = Pools {
     reset_all: "重置全部熔断器",
     reset_all_ask: |pool, models| format!("关闭 {pool} 所有成员的熔断器？涉及：{models}。"),
     reset_all_done: |n| {
-        if n == 0 { "所有熔断器本来就是关闭的".into() } else { format!("已重置 {n} 个熔断器") }
+        if n == 0 {
+            "所有熔断器本来就是关闭的".into()
+        } else {
+            format!("已重置 {n} 个熔断器")
+        }
     },
     force_open: "强制断开",
     force_open_ask: |model| format!("断开 {model} 的熔断器？在此期间它不会收到请求，由其他成员承担。"),
     force_open_seconds: "秒数",
     force_open_done: |model| format!("{model}：熔断器已强制断开"),
     take_out: "移出",
-    take_out_ask: |model, pool| format!("将 {model} 移出 {pool} 的轮转？进行中的请求会完成，新请求转给其他成员。"),
+    take_out_ask: |model, pool| {
+        format!("将 {model} 移出 {pool} 的轮转？进行中的请求会完成，新请求转给其他成员。")
+    },
     put_back: "放回",
     put_back_ask: |model, pool| format!("将 {model} 放回 {pool} 的轮转？其熔断器从关闭状态开始。"),
     member_saved: |model| format!("{model}：已保存"),
@@ -349,7 +404,10 @@ pub(crate) const CHINESE: Pools = Pools {
         latency_target_ms: field("目标延迟（毫秒）", "动态权重据此衡量延迟。"),
         breaker_policy: field("策略", "什么情况下断开成员的熔断器。"),
         circuit_failure_threshold: field("连续失败次数", "达到此次数即断开。稳定模型 3–5，不稳定模型 1–2。"),
-        circuit_recovery_seconds: field("恢复时间（秒）", "断开后等待多久进行一次探测。恢复快 10–30 秒，恢复慢 1–5 分钟。"),
+        circuit_recovery_seconds: field(
+            "恢复时间（秒）",
+            "断开后等待多久进行一次探测。恢复快 10–30 秒，恢复慢 1–5 分钟。",
+        ),
         recovery_backoff: field("退避", "每次探测失败等待时间加倍，最多十倍。"),
         error_rate_threshold: field("错误率", "失败占比达到此值即断开；0.5 为一半。"),
         error_rate_window_seconds: field("统计窗口（秒）", "按最近这么多秒统计占比。"),
