@@ -121,7 +121,9 @@ impl Settings {
     pub fn check(sources: Sources) -> Result<Self, ConfigError> {
         let addr = match sources.addr.as_deref() {
             None => SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            Some(text) => address(text).ok_or_else(|| wrong("FOREBAY_ADDR", "must be like 127.0.0.1:8080"))?,
+            Some(text) => {
+                address(text).ok_or_else(|| wrong("FOREBAY_ADDR", "must be like 127.0.0.1:8080"))?
+            }
         };
         let data_dir = sources.data_dir.unwrap_or_else(|| "data".into());
         let public_url = match sources.public_url {
@@ -132,8 +134,9 @@ impl Settings {
         };
         let time_zone = match sources.time_zone.as_deref() {
             None => TimeZone::UTC,
-            Some(name) => TimeZone::get(name)
-                .map_err(|_| wrong("FOREBAY_TIME_ZONE", "must be a zone's name, such as UTC or Asia/Shanghai"))?,
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                wrong("FOREBAY_TIME_ZONE", "must be a zone's name, such as UTC or Asia/Shanghai")
+            })?,
         };
         let trusted_proxies = sources
             .trusted_proxies
@@ -141,7 +144,10 @@ impl Settings {
             .flat_map(|list| list.split(','))
             .map(str::trim)
             .filter(|text| !text.is_empty())
-            .map(|text| text.parse().map_err(|_| wrong("FOREBAY_TRUSTED_PROXIES", "must be IP addresses with commas between")))
+            .map(|text| {
+                text.parse()
+                    .map_err(|_| wrong("FOREBAY_TRUSTED_PROXIES", "must be IP addresses with commas between"))
+            })
             .collect::<Result<_, _>>()?;
         let one_of = |name, value: Option<&str>, plain: &str, other: &str| match value {
             None => Ok(false),
@@ -161,7 +167,12 @@ impl Settings {
             trusted_proxies,
             time_zone,
             metrics_token: sources.metrics_token.map(SecretString::from),
-            sqlite_sync_full: one_of("FOREBAY_SQLITE_SYNC", sources.sqlite_sync.as_deref(), "normal", "full")?,
+            sqlite_sync_full: one_of(
+                "FOREBAY_SQLITE_SYNC",
+                sources.sqlite_sync.as_deref(),
+                "normal",
+                "full",
+            )?,
             log_json: one_of("FOREBAY_LOG", sources.log.as_deref(), "text", "json")?,
             data_dir,
         })
@@ -171,7 +182,8 @@ impl Settings {
 impl Sources {
     /// These, and where one is absent or empty, those of `under`.
     fn over(self, under: Self) -> Self {
-        let text = |over: Option<String>, under: Option<String>| over.filter(|text| !text.is_empty()).or(under);
+        let text =
+            |over: Option<String>, under: Option<String>| over.filter(|text| !text.is_empty()).or(under);
         Self {
             addr: text(self.addr, under.addr),
             database_url: text(self.database_url, under.database_url),
@@ -210,7 +222,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 fn origin(url: &str) -> Option<String> {
     let url = url.trim_end_matches('/');
     let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
-    let fits = !host.is_empty() && !host.contains(['/', '?', '#', '@']) && !host.contains(char::is_whitespace);
+    let fits =
+        !host.is_empty() && !host.contains(['/', '?', '#', '@']) && !host.contains(char::is_whitespace);
     fits.then(|| url.to_ascii_lowercase())
 }
 
@@ -243,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_what_it_may_be() {
-        let cases: [(fn(&mut Sources), &str); 6] = [
+        type Change = fn(&mut Sources);
+        let cases: [(Change, &str); 6] = [
             (|sources| sources.addr = Some("8080".into()), "FOREBAY_ADDR"),
             (|sources| sources.public_url = Some("forebay.example".into()), "FOREBAY_PUBLIC_URL"),
             (|sources| sources.public_url = Some("https://x/admin".into()), "FOREBAY_PUBLIC_URL"),
@@ -259,10 +273,15 @@ mod tests {
 
     #[test]
     fn flags_and_variables_come_before_the_file_and_an_empty_one_does_not() {
-        let file: Sources = toml::from_str("addr = '0.0.0.0:1'\ntime_zone = 'Asia/Shanghai'").expect("it parses");
-        let flags = Sources { addr: Some("0.0.0.0:2".into()), time_zone: Some(String::new()), ..Sources::default() };
+        let file: Sources =
+            toml::from_str("addr = '0.0.0.0:1'\ntime_zone = 'Asia/Shanghai'").expect("it parses");
+        let flags =
+            Sources { addr: Some("0.0.0.0:2".into()), time_zone: Some(String::new()), ..Sources::default() };
         let merged = flags.over(file);
-        assert_eq!((merged.addr.as_deref(), merged.time_zone.as_deref()), (Some("0.0.0.0:2"), Some("Asia/Shanghai")));
+        assert_eq!(
+            (merged.addr.as_deref(), merged.time_zone.as_deref()),
+            (Some("0.0.0.0:2"), Some("Asia/Shanghai"))
+        );
         assert!(toml::from_str::<Sources>("adr = 'x'").is_err(), "an unknown key is refused");
     }
 }

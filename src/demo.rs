@@ -82,7 +82,8 @@ pub async fn run(
 ) -> Result<(), DemoError> {
     let folder = std::env::temp_dir().join(format!("forebay-demo-{}", std::process::id()));
     if !keep_data {
-        std::fs::create_dir_all(&folder).map_err(|source| DemoError::Folder { path: folder.clone(), source })?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| DemoError::Folder { path: folder.clone(), source })?;
         settings.database_url = format!("sqlite:{}", folder.join("forebay.db").display());
         settings.data_dir.clone_from(&folder);
     }
@@ -125,7 +126,8 @@ pub struct Seeded {
 pub async fn seed(server: &Server, file: &str) -> Result<Seeded, DemoError> {
     let document = forebay_wire::import::parse(file, &|name| std::env::var(name).ok()).map_err(invalid)?;
     server.catalog().import(&document, AUTHOR, false).await?;
-    let callers = json!({"callers": [{"name": CALLER, "plan": {"concurrent_tasks": 1_000}, "credits": "100"}]});
+    let callers =
+        json!({"callers": [{"name": CALLER, "plan": {"concurrent_tasks": 1_000}, "credits": "100"}]});
     let callers = forebay_wire::import::parse_value(&callers).map_err(invalid)?;
     server.catalog().import(&callers, AUTHOR, false).await?;
     let token = issue_token(server.store(), server.catalog(), CALLER).await?;
@@ -137,7 +139,8 @@ pub async fn seed(server: &Server, file: &str) -> Result<Seeded, DemoError> {
 
 /// Makes a token for a caller, which is shown this once.
 async fn issue_token(store: &Store, catalog: &Catalog, caller: &str) -> Result<String, DemoError> {
-    let id = store.caller_id(caller).await?.ok_or_else(|| CatalogError::Missing(format!("caller {caller}")))?;
+    let id =
+        store.caller_id(caller).await?.ok_or_else(|| CatalogError::Missing(format!("caller {caller}")))?;
     let token = NewToken::random(tokens::CALLER);
     store.add_caller_token(&id, &token.hash, &token.prefix, 0).await?;
     catalog.reload().await?;
@@ -150,9 +153,7 @@ fn invalid(problems: Vec<Problem>) -> DemoError {
 
 /// Three pools: weights within one tier, two tiers, and a member that fails now and then.
 fn pools(base_url: &str) -> String {
-    let account = |label: &str| {
-        json!({"label": label, "provider": "sim", "account_key": format!("sk-demo-{label}"), "max_rps": 500})
-    };
+    let account = |label: &str| json!({"label": label, "provider": "sim", "account_key": format!("sk-demo-{label}"), "max_rps": 500});
     let model = |name: &str, upstream: &str, pool: &str, weight: u32, priority: u32, account: &str| {
         json!({"name": name, "provider": "sim", "upstream_model": upstream, "capability": "text", "pool": pool,
                "weight": weight, "priority": priority, "max_concurrency": 100,

@@ -124,7 +124,8 @@ impl Server {
         let keys = KeyRing::load(master_keys, &store)?;
         let state: Arc<dyn State> = Arc::new(LocalState::new());
         let clock = outside.clock.clone();
-        let catalog = Catalog::open(store.clone(), keys, state.clone(), clock.clone(), Some(url_guard())).await?;
+        let catalog =
+            Catalog::open(store.clone(), keys, state.clone(), clock.clone(), Some(url_guard())).await?;
 
         let listen = |source| StartError::Listen { addr: settings.addr, source };
         let listener = TcpListener::bind(settings.addr).await.map_err(listen)?;
@@ -231,7 +232,10 @@ impl Server {
             () = stop => {}
         }
         let settings = catalog.snapshot().settings.clone();
-        tracing::info!(in_flight = work.in_flight(), "stopping: new work is refused, what is in flight may end");
+        tracing::info!(
+            in_flight = work.in_flight(),
+            "stopping: new work is refused, what is in flight may end"
+        );
         draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(settings.drain_delay).await;
         if tokio::time::timeout(settings.drain, work.done()).await.is_err() {

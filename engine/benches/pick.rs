@@ -61,21 +61,13 @@ fn pool(size: usize, open: usize, now: Moment) -> Pool {
 #[divan::bench(args = [10, 100, 1000])]
 fn all_usable(bencher: Bencher<'_, '_>, size: usize) {
     let clock = TokioClock::starting_at(Moment::from_millis(1_700_000_000_000));
-    let (pool, wish, random) = (
-        pool(size, 0, clock.now()),
-        Wish::any(Needs::default()),
-        ThreadRandom,
-    );
+    let (pool, wish, random) = (pool(size, 0, clock.now()), Wish::any(Needs::default()), ThreadRandom);
     bencher.bench_local(|| black_box(pool.pick(&wish, &random, clock.now()).is_ok()));
 }
 
 #[divan::bench(args = [10, 100, 1000])]
 fn half_of_them_open(bencher: Bencher<'_, '_>, size: usize) {
     let clock = TokioClock::starting_at(Moment::from_millis(1_700_000_000_000));
-    let (pool, wish, random) = (
-        pool(size, size / 2, clock.now()),
-        Wish::any(Needs::default()),
-        ThreadRandom,
-    );
+    let (pool, wish, random) = (pool(size, size / 2, clock.now()), Wish::any(Needs::default()), ThreadRandom);
     bencher.bench_local(|| black_box(pool.pick(&wish, &random, clock.now()).is_ok()));
 }

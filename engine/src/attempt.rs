@@ -128,10 +128,7 @@ impl Open {
     }
 
     pub(crate) fn cancelled(&self, now: Moment) -> AttemptEnded {
-        AttemptEnded {
-            outcome_unknown: self.sent.get(),
-            ..self.ended(AttemptStatus::Cancelled, now)
-        }
+        AttemptEnded { outcome_unknown: self.sent.get(), ..self.ended(AttemptStatus::Cancelled, now) }
     }
 
     pub(crate) fn failed(&self, failure: &Failure, now: Moment) -> AttemptEnded {
@@ -139,10 +136,6 @@ impl Open {
             Class::Unknown => AttemptStatus::OutcomeUnknown,
             _ => AttemptStatus::Failed,
         };
-        AttemptEnded {
-            failure: Some(failure.clone()),
-            usage: failure.billed,
-            ..self.ended(status, now)
-        }
+        AttemptEnded { failure: Some(failure.clone()), usage: failure.billed, ..self.ended(status, now) }
     }
 }

@@ -142,21 +142,9 @@ pub struct BreakerView {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Closed {
-        failures: u32,
-        since: Moment,
-    },
-    Open {
-        since: Moment,
-        until: Moment,
-        forced: bool,
-    },
-    HalfOpen {
-        out: u32,
-        succeeded: u32,
-        failed: u32,
-        lease_ends: Moment,
-    },
+    Closed { failures: u32, since: Moment },
+    Open { since: Moment, until: Moment, forced: bool },
+    HalfOpen { out: u32, succeeded: u32, failed: u32, lease_ends: Moment },
 }
 
 #[derive(Debug)]
@@ -184,10 +172,7 @@ impl Breaker {
             core: Mutex::new(Core {
                 window: window_of(&policy),
                 policy,
-                phase: Phase::Closed {
-                    failures: 0,
-                    since: Moment::default(),
-                },
+                phase: Phase::Closed { failures: 0, since: Moment::default() },
                 generation: 1,
                 failed_probes: 0,
             }),
@@ -215,12 +200,7 @@ impl Breaker {
             }
             moved = Some(core.enter(half_open(), Cause::RecoveryElapsed, now));
         }
-        if let Phase::HalfOpen {
-            out,
-            succeeded,
-            failed,
-            lease_ends,
-        } = core.phase
+        if let Phase::HalfOpen { out, succeeded, failed, lease_ends } = core.phase
             && out + succeeded + failed >= core.probes()
         {
             if now < lease_ends {
@@ -234,10 +214,7 @@ impl Breaker {
             *lease_ends = now + lease;
             probe = true;
         }
-        let ticket = Ticket {
-            generation: core.generation,
-            probe,
-        };
+        let ticket = Ticket { generation: core.generation, probe };
         self.publish(&core);
         (Some(ticket), moved)
     }
@@ -270,15 +247,7 @@ impl Breaker {
     /// Opens it, whatever it was: until `until`, or [`Moment::NEVER`].
     pub fn force_open(&self, until: Moment, now: Moment) -> Transition {
         let mut core = lock(&self.core);
-        let moved = core.enter(
-            Phase::Open {
-                since: now,
-                until,
-                forced: true,
-            },
-            Cause::Forced,
-            now,
-        );
+        let moved = core.enter(Phase::Open { since: now, until, forced: true }, Cause::Forced, now);
         self.publish(&core);
         moved
     }
@@ -288,14 +257,7 @@ impl Breaker {
         let mut core = lock(&self.core);
         core.failed_probes = 0;
         core.window.clear();
-        let moved = core.enter(
-            Phase::Closed {
-                failures: 0,
-                since: now,
-            },
-            Cause::Reset,
-            now,
-        );
+        let moved = core.enter(Phase::Closed { failures: 0, since: now }, Cause::Reset, now);
         self.publish(&core);
         moved
     }
@@ -312,12 +274,7 @@ impl Breaker {
         }
         core.policy = policy;
         let open = core.open_time();
-        if let Phase::Open {
-            since,
-            until,
-            forced: false,
-        } = &mut core.phase
-        {
+        if let Phase::Open { since, until, forced: false } = &mut core.phase {
             *until = *since + open;
         }
         self.publish(&core);
@@ -345,17 +302,8 @@ impl Breaker {
         let from = match core.phase {
             Phase::Closed { .. } => Moment::default(),
             Phase::Open { until, .. } => until,
-            Phase::HalfOpen {
-                out,
-                succeeded,
-                failed,
-                lease_ends,
-            } => {
-                if out + succeeded + failed < core.probes() {
-                    Moment::default()
-                } else {
-                    lease_ends
-                }
+            Phase::HalfOpen { out, succeeded, failed, lease_ends } => {
+                if out + succeeded + failed < core.probes() { Moment::default() } else { lease_ends }
             }
         };
         self.admits_from.store(from.as_micros(), Ordering::Release);
@@ -383,15 +331,8 @@ impl Core {
     }
 
     fn open_time(&self) -> Duration {
-        let base = self
-            .policy
-            .error_rate
-            .map_or(self.policy.recovery, |rate| rate.open);
-        if self.policy.backoff {
-            (base * 2_u32.pow(self.failed_probes.min(4))).min(base * 10)
-        } else {
-            base
-        }
+        let base = self.policy.error_rate.map_or(self.policy.recovery, |rate| rate.open);
+        if self.policy.backoff { (base * 2_u32.pow(self.failed_probes.min(4))).min(base * 10) } else { base }
     }
 
     fn hear(
@@ -434,9 +375,7 @@ impl Core {
                 });
                 tripped.then(|| self.open(Cause::ErrorRate, now, random))
             }
-            Phase::HalfOpen {
-                succeeded, failed, ..
-            } => {
+            Phase::HalfOpen { succeeded, failed, .. } => {
                 if failed_now {
                     *failed += 1;
                     if probes.saturating_sub(*failed) < needed {
@@ -447,10 +386,7 @@ impl Core {
                     *succeeded += 1;
                     if *succeeded >= needed {
                         self.window.clear();
-                        let closed = Phase::Closed {
-                            failures: 0,
-                            since: now,
-                        };
+                        let closed = Phase::Closed { failures: 0, since: now };
                         return Some(self.enter(closed, Cause::ProbesSucceeded, now));
                     }
                 }
@@ -461,49 +397,22 @@ impl Core {
 
     fn open(&mut self, cause: Cause, now: Moment, random: &dyn Random) -> Transition {
         let time = self.open_time();
-        let time = if self.policy.backoff {
-            random.jitter(time, 10)
-        } else {
-            time
-        };
-        self.enter(
-            Phase::Open {
-                since: now,
-                until: now + time,
-                forced: false,
-            },
-            cause,
-            now,
-        )
+        let time = if self.policy.backoff { random.jitter(time, 10) } else { time };
+        self.enter(Phase::Open { since: now, until: now + time, forced: false }, cause, now)
     }
 
     fn enter(&mut self, phase: Phase, cause: Cause, at: Moment) -> Transition {
         let from = self.state();
         self.phase = phase;
         self.generation += 1;
-        Transition {
-            from,
-            to: self.state(),
-            cause,
-            generation: self.generation,
-            at,
-        }
+        Transition { from, to: self.state(), cause, generation: self.generation, at }
     }
 }
 
 const fn half_open() -> Phase {
-    Phase::HalfOpen {
-        out: 0,
-        succeeded: 0,
-        failed: 0,
-        lease_ends: Moment::NEVER,
-    }
+    Phase::HalfOpen { out: 0, succeeded: 0, failed: 0, lease_ends: Moment::NEVER }
 }
 
 fn window_of(policy: &BreakerPolicy) -> Window {
-    Window::new(
-        policy
-            .error_rate
-            .map_or(Duration::from_secs(60), |rate| rate.window),
-    )
+    Window::new(policy.error_rate.map_or(Duration::from_secs(60), |rate| rate.window))
 }

@@ -98,10 +98,7 @@ pub struct TokioClock {
 
 impl TokioClock {
     /// Starts at the wall clock's time.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that everyone else asks"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everyone else asks")]
     pub fn new() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::starting_at(Moment::default() + wall)
@@ -109,12 +106,7 @@ impl TokioClock {
 
     /// Starts at `epoch`.
     pub fn starting_at(epoch: Moment) -> Self {
-        Self {
-            epoch,
-            started: Instant::now(),
-            ahead_micros: AtomicU64::new(0),
-            moved: Notify::new(),
-        }
+        Self { epoch, started: Instant::now(), ahead_micros: AtomicU64::new(0), moved: Notify::new() }
     }
 
     /// Moves the clock ahead; sleeps whose time has come end at once.

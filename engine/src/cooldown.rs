@@ -28,10 +28,7 @@ pub struct Cooldown {
 impl Cooldown {
     /// Not cooling.
     pub fn new() -> Self {
-        Self {
-            until: AtomicU64::new(0),
-            reason: Mutex::new(None),
-        }
+        Self { until: AtomicU64::new(0), reason: Mutex::new(None) }
     }
 
     /// Until when it is set aside; a past moment when it is not.
@@ -51,10 +48,7 @@ impl Cooldown {
 
     /// The class of the reason, while it is set aside.
     pub fn class(&self, now: Moment) -> Option<Class> {
-        lock(&self.reason)
-            .as_ref()
-            .filter(|reason| reason.until > now)
-            .map(|reason| reason.class)
+        lock(&self.reason).as_ref().filter(|reason| reason.until > now).map(|reason| reason.class)
     }
 
     /// Sets aside. The later of two deadlines holds, in whichever order they come.

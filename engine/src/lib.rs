@@ -19,6 +19,7 @@ pub mod permit;
 pub mod policy;
 pub mod pool;
 pub mod random;
+mod retry;
 pub mod route;
 pub mod select;
 pub mod stream;

@@ -26,10 +26,7 @@ impl Rate {
         let rps = rps * (1.0 - headroom);
         let interval_micros = ((1_000_000.0 / rps).round() as u64).max(1);
         let burst = ((rps / 10.0) as u64).max(1);
-        Ok(Self {
-            interval_micros,
-            tolerance_micros: (burst - 1) * interval_micros,
-        })
+        Ok(Self { interval_micros, tolerance_micros: (burst - 1) * interval_micros })
     }
 }
 
@@ -56,10 +53,7 @@ impl Gcra {
                 return Err(Moment::from_micros(free_at));
             }
             let next = arrival.max(now) + rate.interval_micros;
-            match self
-                .arrival
-                .compare_exchange_weak(arrival, next, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.arrival.compare_exchange_weak(arrival, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => arrival = other,
             }
@@ -76,9 +70,7 @@ pub struct Slots {
 impl Slots {
     /// None taken.
     pub fn new() -> Self {
-        Self {
-            taken: AtomicU32::new(0),
-        }
+        Self { taken: AtomicU32::new(0) }
     }
 
     /// How many are taken.
@@ -100,10 +92,7 @@ impl Slots {
         };
         let mut taken = self.taken.load(Ordering::Acquire);
         while taken < limit {
-            match self
-                .taken
-                .compare_exchange_weak(taken, taken + 1, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match self.taken.compare_exchange_weak(taken, taken + 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return true,
                 Err(other) => taken = other,
             }

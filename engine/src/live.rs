@@ -26,9 +26,7 @@ pub struct LiveStream<S: EventSource> {
 
 impl<S: EventSource> std::fmt::Debug for LiveStream<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveStream")
-            .field("member", &self.member.name)
-            .finish_non_exhaustive()
+        f.debug_struct("LiveStream").field("member", &self.member.name).finish_non_exhaustive()
     }
 }
 
@@ -66,16 +64,7 @@ impl<S: EventSource> LiveStream<S> {
         usage: Option<Usage>,
         provider_task_id: Option<String>,
     ) -> AttemptEnded {
-        let Self {
-            committed,
-            engine,
-            task,
-            route,
-            member,
-            permit,
-            open,
-            first_content,
-        } = self;
+        let Self { committed, engine, task, route, member, permit, open, first_content } = self;
         drop(committed);
         let now = engine.clock.now();
         let (ended, noted) = match end {
@@ -85,25 +74,11 @@ impl<S: EventSource> LiveStream<S> {
                 let moved = permit.fail_late(now, &*engine.random);
                 engine.moved(&member, moved, &task, Some(open.seq));
                 member.state.record(now, Some(failure));
-                let failed = AttemptEnded {
-                    outcome_unknown: true,
-                    ..open.failed(failure, now)
-                };
-                (
-                    AttemptEnded {
-                        status: AttemptStatus::Failed,
-                        ..failed
-                    },
-                    Noted::Failed(failure.class),
-                )
+                let failed = AttemptEnded { outcome_unknown: true, ..open.failed(failure, now) };
+                (AttemptEnded { status: AttemptStatus::Failed, ..failed }, Noted::Failed(failure.class))
             }
         };
-        let ended = AttemptEnded {
-            first_content: Some(first_content),
-            usage,
-            provider_task_id,
-            ..ended
-        };
+        let ended = AttemptEnded { first_content: Some(first_content), usage, provider_task_id, ..ended };
         engine.note(&route, &ended, noted);
         ended
     }

@@ -55,13 +55,7 @@ pub struct Features {
 impl Default for Features {
     /// What a model that declares nothing is taken to do.
     fn default() -> Self {
-        Self {
-            stream: true,
-            tools: true,
-            structured: true,
-            thinking: false,
-            vision: true,
-        }
+        Self { stream: true, tools: true, structured: true, thinking: false, vision: true }
     }
 }
 
@@ -185,10 +179,7 @@ impl ModelState {
 
     /// The cooldown of `account` at this model.
     pub fn binding_cooldown(&self, account: &AccountId) -> Arc<Cooldown> {
-        lock(&self.bindings)
-            .entry(account.clone())
-            .or_insert_with(|| Arc::new(Cooldown::new()))
-            .clone()
+        lock(&self.bindings).entry(account.clone()).or_insert_with(|| Arc::new(Cooldown::new())).clone()
     }
 
     /// Calls and failures of the last five minutes.
@@ -261,10 +252,7 @@ impl AccountState {
     /// How long the key is set aside this time: doubles with each refusal.
     fn refused(&self, policy: &CooldownPolicy) -> Duration {
         let before = self.refusals.fetch_add(1, Ordering::AcqRel);
-        policy
-            .auth
-            .saturating_mul(2_u32.saturating_pow(before.min(20)))
-            .min(policy.auth_max)
+        policy.auth.saturating_mul(2_u32.saturating_pow(before.min(20))).min(policy.auth_max)
     }
 }
 
@@ -303,12 +291,7 @@ impl Member {
             (_, None) => &self.state.cooldown,
         };
         let until = now + span;
-        cooldown.set(Reason {
-            class: failure.class,
-            message: failure.message.clone(),
-            since: now,
-            until,
-        });
+        cooldown.set(Reason { class: failure.class, message: failure.message.clone(), since: now, until });
         Some(until)
     }
 }

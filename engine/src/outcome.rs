@@ -110,10 +110,7 @@ impl Class {
 
     /// The account is to blame, so another account of the same model may serve.
     pub const fn blames_account(self) -> bool {
-        matches!(
-            self,
-            Self::RateLimited | Self::Auth | Self::Quota | Self::Misconfigured
-        )
+        matches!(self, Self::RateLimited | Self::Auth | Self::Quota | Self::Misconfigured)
     }
 
     /// Waiting would change nothing: the next member is asked at once, whatever the pool prefers.

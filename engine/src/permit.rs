@@ -30,13 +30,7 @@ impl Permit {
         ticket: Ticket,
         room: Room,
     ) -> Self {
-        Self {
-            model,
-            account,
-            generation: ticket.generation(),
-            ticket: Some(ticket),
-            room,
-        }
+        Self { model, account, generation: ticket.generation(), ticket: Some(ticket), room }
     }
 
     /// Takes over a slot of `account` too.
@@ -66,9 +60,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             // An uncounted result moves no breaker, so neither the time nor chance matter here.
-            self.model
-                .breaker
-                .settle(&ticket, Verdict::Uncounted, Moment::default(), &NoChance);
+            self.model.breaker.settle(&ticket, Verdict::Uncounted, Moment::default(), &NoChance);
         }
         if let Some(account) = &self.account {
             account.in_flight.release();
@@ -94,14 +86,9 @@ mod loom_tests {
     use crate::policy::BreakerPolicy;
 
     fn half_open_model() -> Arc<ModelState> {
-        let policy = BreakerPolicy {
-            failure_threshold: 1,
-            ..BreakerPolicy::default()
-        };
+        let policy = BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() };
         let model = Arc::new(ModelState::new(policy));
-        model
-            .breaker
-            .force_open(Moment::from_millis(1), Moment::default());
+        model.breaker.force_open(Moment::from_millis(1), Moment::default());
         model
     }
 
@@ -109,9 +96,7 @@ mod loom_tests {
         if !model.in_flight.try_take(Some(2)) {
             return None;
         }
-        let (ticket, _) = model
-            .breaker
-            .admit(Moment::from_millis(2), Duration::from_secs(5));
+        let (ticket, _) = model.breaker.admit(Moment::from_millis(2), Duration::from_secs(5));
         match ticket {
             Some(ticket) => Some(Permit::new(model.clone(), None, ticket, Room::default())),
             None => {
@@ -134,10 +119,7 @@ mod loom_tests {
             assert_eq!(u32::from(mine.is_some()) + u32::from(theirs.is_some()), 1);
             drop((mine, theirs));
             assert_eq!(model.in_flight.taken(), 0);
-            assert!(
-                probe(&model).is_some(),
-                "the slot of a dropped probe is free again"
-            );
+            assert!(probe(&model).is_some(), "the slot of a dropped probe is free again");
         });
     }
 

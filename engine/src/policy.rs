@@ -32,9 +32,7 @@ impl FromStr for GroupKey {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let fits = !text.is_empty()
             && text.len() <= 64
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b));
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b));
         if fits {
             Ok(Self(text.into()))
         } else {
@@ -151,12 +149,9 @@ impl FromStr for Capability {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|capability| capability.as_str() == text)
-            .ok_or(Invalid(
-                "must be one of text, image, audio, video, embedding, rerank, moderation, speech2text",
-            ))
+        Self::ALL.into_iter().find(|capability| capability.as_str() == text).ok_or(Invalid(
+            "must be one of text, image, audio, video, embedding, rerank, moderation, speech2text",
+        ))
     }
 }
 
@@ -207,12 +202,7 @@ pub struct BreakerPolicy {
 
 impl Default for BreakerPolicy {
     fn default() -> Self {
-        Self {
-            failure_threshold: 5,
-            recovery: Duration::from_secs(60),
-            backoff: false,
-            error_rate: None,
-        }
+        Self { failure_threshold: 5, recovery: Duration::from_secs(60), backoff: false, error_rate: None }
     }
 }
 
@@ -324,11 +314,7 @@ impl RetryPolicy {
 
     /// The wait before retry number `done + 1`.
     pub fn wait(&self, done: u32) -> Duration {
-        self.waits
-            .get(done as usize)
-            .or(self.waits.last())
-            .copied()
-            .unwrap_or_default()
+        self.waits.get(done as usize).or(self.waits.last()).copied().unwrap_or_default()
     }
 }
 

@@ -82,17 +82,8 @@ impl Pool {
         for mut member in members {
             member.accounts.sort_by_key(|binding| binding.priority);
             member.state.breaker.configure(policy.breaker);
-            if tiers
-                .last()
-                .is_none_or(|(priority, _)| *priority != member.priority)
-            {
-                tiers.push((
-                    member.priority,
-                    Tier {
-                        members: Vec::new(),
-                        sums: Vec::new(),
-                    },
-                ));
+            if tiers.last().is_none_or(|(priority, _)| *priority != member.priority) {
+                tiers.push((member.priority, Tier { members: Vec::new(), sums: Vec::new() }));
             }
             if let Some((_, tier)) = tiers.last_mut() {
                 tier.sums.push(tier.total() + u64::from(member.weight.get()));
@@ -117,17 +108,15 @@ impl Pool {
     /// The sum of its members' `max_concurrency`; `None` = unlimited. No counter of its own guards
     /// it: as each member keeps its limit, the sum is kept.
     pub fn max_concurrency(&self) -> Option<u32> {
-        self.members().try_fold(0_u32, |sum, member| {
-            member.max_concurrency.map(|limit| sum.saturating_add(limit))
-        })
+        self.members()
+            .try_fold(0_u32, |sum, member| member.max_concurrency.map(|limit| sum.saturating_add(limit)))
     }
 
     /// How many may wait for room.
     pub fn queue_max(&self) -> u32 {
-        self.policy.queue_max.unwrap_or_else(|| {
-            self.max_concurrency()
-                .map_or(10_000, |sum| sum.saturating_mul(2).min(10_000))
-        })
+        self.policy
+            .queue_max
+            .unwrap_or_else(|| self.max_concurrency().map_or(10_000, |sum| sum.saturating_mul(2).min(10_000)))
     }
 
     /// Members that could be picked now.
@@ -166,10 +155,7 @@ impl PoolState {
             turn: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             head: tokio::sync::Mutex::new(()),
-            budget: Mutex::new(Budget {
-                first: Window::new(BUDGET_SPAN),
-                extra: Window::new(BUDGET_SPAN),
-            }),
+            budget: Mutex::new(Budget { first: Window::new(BUDGET_SPAN), extra: Window::new(BUDGET_SPAN) }),
         }
     }
 

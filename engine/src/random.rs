@@ -29,10 +29,7 @@ pub trait Random: Send + Sync + 'static {
 pub struct ThreadRandom;
 
 impl Random for ThreadRandom {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the generator that everyone else asks"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the generator that everyone else asks")]
     fn next(&self) -> u64 {
         rand::rng().next_u64()
     }

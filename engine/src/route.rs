@@ -5,26 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attempt::{AttemptEnded, AttemptKind, AttemptSent, AttemptStatus, Open};
-use crate::breaker::{BreakerState, Transition, Verdict};
+use crate::breaker::{Transition, Verdict};
 use crate::clock::{Clock, Moment};
 use crate::events::{AttemptNoted, BreakerMoved, Noted, Observer};
 use crate::live::LiveStream;
-use crate::member::{AccountId, Member, ModelId};
+use crate::member::Member;
 use crate::outcome::{Class, Failure};
 use crate::policy::{Capability, GroupKey, Routing};
 use crate::pool::{Directory, Pool, PoolState};
 use crate::random::Random;
+use crate::retry::{Allowance, Next};
 use crate::select::{NoPick, Selection, Shortage, Wish};
 use crate::stream::{Committed, probe};
 use crate::task::{Job, Route, Served, Stop, Unserved};
 use crate::upstream::{Journal, Order, Sent, Upstream, Whole};
 
 /// A wait for a rate limit that is longer than this is not worth a place in the queue.
-const LONGEST_RATE_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_RATE_WAIT: Duration = Duration::from_secs(10);
 /// What a probe's lease adds to the attempt's own limit.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
-/// The jitter of a retry's wait, in percent.
-const WAIT_JITTER: u32 = 20;
 
 /// The routing engine over its ports.
 #[derive(Clone)]
@@ -49,12 +48,7 @@ impl Engine {
         random: Arc<dyn Random>,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        Self {
-            directory,
-            clock,
-            random,
-            observer,
-        }
+        Self { directory, clock, random, observer }
     }
 
     /// Serves one task. When `cancel` resolves first, what is under way is dropped, and the attempt
@@ -68,12 +62,7 @@ impl Engine {
     ) -> Result<Served<U>, Unserved<J::Refusal>> {
         let mut trail = Trail::default();
         let end = {
-            let task = Task {
-                engine: self,
-                upstream,
-                journal,
-                job,
-            };
+            let task = Task { engine: self, upstream, journal, job };
             tokio::select! {
                 biased;
                 end = task.serve(&mut trail) => Some(end),
@@ -90,11 +79,7 @@ impl Engine {
             self.note(&job.route, &ended, Noted::Cancelled);
             trail.unrecorded = Some(ended);
         }
-        Err(Unserved {
-            stop,
-            attempt: trail.unrecorded,
-            begun: trail.begun,
-        })
+        Err(Unserved { stop, attempt: trail.unrecorded, begun: trail.begun })
     }
 
     /// The clock it runs on.
@@ -102,7 +87,7 @@ impl Engine {
         &self.clock
     }
 
-    fn pool(&self, route: &Route) -> Option<Arc<Pool>> {
+    pub(crate) fn pool(&self, route: &Route) -> Option<Arc<Pool>> {
         match route {
             Route::Pool(key) => self.directory.pool(key),
             Route::Model(model) => self.directory.model(model),
@@ -156,32 +141,11 @@ struct Trail {
     unrecorded: Option<AttemptEnded>,
 }
 
-/// The next attempt: with whom, why, and after what wait.
-struct Next {
-    selection: Selection,
-    kind: AttemptKind,
-    reason: String,
-    waited: Duration,
-}
-
-/// What a task may still do.
-struct Allowance {
-    deadline: Moment,
-    first: ModelId,
-    tried: Vec<ModelId>,
-    /// Accounts tried at the model that was asked last.
-    tried_accounts: Vec<AccountId>,
-    requests: u32,
-    retries: u32,
-    fallbacks: u32,
-    only_rate_limits: bool,
-}
-
-struct Task<'a, U: Upstream, J: Journal> {
-    engine: &'a Engine,
+pub(crate) struct Task<'a, U: Upstream, J: Journal> {
+    pub(crate) engine: &'a Engine,
     upstream: &'a U,
     journal: &'a J,
-    job: &'a Job<U::Request>,
+    pub(crate) job: &'a Job<U::Request>,
 }
 
 impl<U: Upstream, J: Journal> Task<'_, U, J> {
@@ -221,10 +185,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 return Err(Stop::OutcomeUnknown);
             }
             let routing = self.engine.directory.routing();
-            match self
-                .after(&failure, &member, &pool, &routing, &mut allowance)
-                .await
-            {
+            match self.after(&failure, &member, &pool, &routing, &mut allowance).await {
                 Some(found) => next = found,
                 None => {
                     let shortage = pool.no_pick(&self.wish(&routing, &pool), self.now()).shortage();
@@ -234,28 +195,19 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             if next.kind == AttemptKind::Fallback
                 && let Route::Pool(key) = &self.job.route
             {
-                self.engine
-                    .observer
-                    .switched(key, &member.name, &next.selection.member.name, failure.class);
+                self.engine.observer.switched(key, &member.name, &next.selection.member.name, failure.class);
             }
         }
     }
 
-    fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         self.engine.clock.now()
     }
 
-    fn wish<'w>(&self, routing: &Routing, pool: &Pool) -> Wish<'w> {
+    pub(crate) fn wish<'w>(&self, routing: &Routing, pool: &Pool) -> Wish<'w> {
         let retry = routing.retry(pool.capability);
-        let limit = if self.job.stream {
-            pool.policy.first_packet_timeout
-        } else {
-            retry.attempt
-        };
-        Wish {
-            lease: limit + LEASE_MARGIN,
-            ..Wish::any(self.job.needs)
-        }
+        let limit = if self.job.stream { pool.policy.first_packet_timeout } else { retry.attempt };
+        Wish { lease: limit + LEASE_MARGIN, ..Wish::any(self.job.needs) }
     }
 
     /// A streamed text before its first content is safe to ask for again elsewhere; so is what the
@@ -291,12 +243,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             selection.member.weight.get(),
             selection.member.priority.get()
         );
-        Ok(Next {
-            selection,
-            kind: AttemptKind::Initial,
-            reason,
-            waited: self.now().since(began),
-        })
+        Ok(Next { selection, kind: AttemptKind::Initial, reason, waited: self.now().since(began) })
     }
 
     /// Waits in arrival order until something can be picked, or until that is not to be expected.
@@ -310,10 +257,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         let engine = self.engine;
         let began = self.now();
         let congested = |no_pick: &NoPick, now| {
-            let after = no_pick
-                .shortage()
-                .retry_after(now)
-                .unwrap_or(Duration::from_secs(1));
+            let after = no_pick.shortage().retry_after(now).unwrap_or(Duration::from_secs(1));
             Stop::Congested(after)
         };
         // Those that nothing can serve soon are told at once, before they take a place.
@@ -325,11 +269,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         };
         let mut limit = (began + pool.policy.queue_timeout).min(deadline);
         let out_of_time = |no_pick: &NoPick| {
-            if self.now() >= deadline {
-                Stop::DeadlineExceeded
-            } else {
-                congested(no_pick, self.now())
-            }
+            if self.now() >= deadline { Stop::DeadlineExceeded } else { congested(no_pick, self.now()) }
         };
         let _head = tokio::select! {
             biased;
@@ -373,14 +313,13 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         match shortage {
             Shortage::Full(token) => Ok(token.map(|at| at.max(now + Duration::from_millis(1)))),
             Shortage::RateLimited(at) if now.until(at) <= LONGEST_RATE_WAIT && at < deadline => Ok(Some(at)),
-            Shortage::RateLimited(_) => Err(Stop::RateLimited(
-                shortage.retry_after(now).unwrap_or(LONGEST_RATE_WAIT),
-            )),
+            Shortage::RateLimited(_) => {
+                Err(Stop::RateLimited(shortage.retry_after(now).unwrap_or(LONGEST_RATE_WAIT)))
+            }
             Shortage::Lacks(feature) => Err(Stop::Lacks(feature)),
-            Shortage::Unavailable(_) => Err(Stop::NoAvailableModel {
-                retry_after: shortage.retry_after(now),
-                why: no_pick.clone(),
-            }),
+            Shortage::Unavailable(_) => {
+                Err(Stop::NoAvailableModel { retry_after: shortage.retry_after(now), why: no_pick.clone() })
+            }
         }
     }
 
@@ -393,12 +332,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         trail: &mut Trail,
     ) -> Result<Result<Served<U>, Failure>, Stop<J::Refusal>> {
         let engine = self.engine;
-        let Next {
-            selection,
-            kind,
-            reason,
-            waited,
-        } = next;
+        let Next { selection, kind, reason, waited } = next;
         let member = selection.member.clone();
         engine.moved(&member, selection.transition, &self.job.task, Some(seq));
         let at = self.now();
@@ -407,9 +341,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             kind,
             reason,
             member: member.clone(),
-            account: selection
-                .binding()
-                .map(|b| (b.account.id.clone(), b.account.label.clone())),
+            account: selection.binding().map(|b| (b.account.id.clone(), b.account.label.clone())),
             at,
             waited,
             generation: selection.permit.generation(),
@@ -446,10 +378,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 let mut selection = selection;
                 self.succeeded(&mut selection, seq, now);
                 engine.note(&self.job.route, &ended, Noted::Success);
-                Ok(Ok(Served::Whole {
-                    answer: whole.answer,
-                    attempt: ended,
-                }))
+                Ok(Ok(Served::Whole { answer: whole.answer, attempt: ended }))
             }
             Ok(Answered::Stream(committed)) => {
                 let mut selection = selection;
@@ -507,11 +436,8 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         let call = async {
             if self.job.stream {
                 let source = self.upstream.stream(order).await?;
-                let policy = self
-                    .engine
-                    .pool(&self.job.route)
-                    .map(|pool| pool.policy.clone())
-                    .unwrap_or_default();
+                let policy =
+                    self.engine.pool(&self.job.route).map(|pool| pool.policy.clone()).unwrap_or_default();
                 let committed = probe(source, &policy, self.engine.clock.clone()).await?;
                 Ok(Answered::Stream(committed))
             } else {
@@ -530,11 +456,8 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
     }
 
     fn succeeded(&self, selection: &mut Selection, seq: u32, now: Moment) {
-        let moved = selection
-            .permit
-            .settle(Verdict::Success, now, &*self.engine.random);
-        self.engine
-            .moved(&selection.member, moved, &self.job.task, Some(seq));
+        let moved = selection.permit.settle(Verdict::Success, now, &*self.engine.random);
+        self.engine.moved(&selection.member, moved, &self.job.task, Some(seq));
         selection.member.state.record(now, None);
         if let Some(binding) = selection.binding() {
             binding.account.state.accepted();
@@ -543,193 +466,18 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
 
     fn failed(&self, mut selection: Selection, failure: &Failure, seq: u32, now: Moment) {
         let engine = self.engine;
-        let moved = selection
-            .permit
-            .settle(failure.class.verdict(), now, &*engine.random);
+        let moved = selection.permit.settle(failure.class.verdict(), now, &*engine.random);
         engine.moved(&selection.member, moved, &self.job.task, Some(seq));
         if !failure.class.blames_caller() {
             selection.member.state.record(now, Some(failure));
         }
         let policy = &engine.directory.routing().cooldown;
-        let cooled = selection
-            .member
-            .cool(failure, selection.binding(), selection.key_revision, policy, now);
+        let cooled = selection.member.cool(failure, selection.binding(), selection.key_revision, policy, now);
         if let Some(until) = cooled {
             let account = selection.binding().map(|binding| &*binding.account.label);
-            engine
-                .observer
-                .cooled(&selection.member, account, failure.class, until);
+            engine.observer.cooled(&selection.member, account, failure.class, until);
         }
     }
-
-    /// What to do after a definite failure, in the order of the engine's design, section 5.
-    async fn after(
-        &self,
-        failure: &Failure,
-        member: &Arc<Member>,
-        pool: &Arc<Pool>,
-        routing: &Routing,
-        allowance: &mut Allowance,
-    ) -> Option<Next> {
-        if allowance.requests >= routing.max_requests || self.now() >= allowance.deadline {
-            return None;
-        }
-        if failure.class.blames_account()
-            && allowance.tried_accounts.len() < 2
-            && let Some(next) = self.other_account(failure, member, pool, routing, allowance)
-        {
-            return Some(next);
-        }
-        let at_once =
-            pool.policy.switch_first || failure.class.switches_at_once() || failure.class == Class::Unknown;
-        if at_once && let Some(next) = self.fallback(failure, pool, routing, allowance, Standing::Closed) {
-            return Some(next);
-        }
-        let retry_last = failure.class == Class::NotSent;
-        if retry_last && let Some(next) = self.fallback(failure, pool, routing, allowance, Standing::Any) {
-            return Some(next);
-        }
-        // What may have been done is asked of somebody else, if of anybody.
-        if (failure.class != Class::Unknown || pool.policy.retry_unknown)
-            && let Some(next) = self.retry(failure, pool, routing, allowance).await
-        {
-            return Some(next);
-        }
-        let pool = self.engine.pool(&self.job.route)?;
-        self.fallback(failure, &pool, routing, allowance, Standing::Any)
-    }
-
-    fn other_account(
-        &self,
-        failure: &Failure,
-        member: &Arc<Member>,
-        pool: &Pool,
-        routing: &Routing,
-        allowance: &Allowance,
-    ) -> Option<Next> {
-        let wish = Wish {
-            only: Some(&member.model),
-            tried_accounts: &allowance.tried_accounts,
-            ..self.wish(routing, pool)
-        };
-        let selection = pool.pick(&wish, &*self.engine.random, self.now()).ok()?;
-        let reason = format!("another account after {}", failure.class);
-        Some(Next {
-            selection,
-            kind: AttemptKind::Retry,
-            reason,
-            waited: Duration::ZERO,
-        })
-    }
-
-    fn fallback(
-        &self,
-        failure: &Failure,
-        pool: &Pool,
-        routing: &Routing,
-        allowance: &mut Allowance,
-        standing: Standing,
-    ) -> Option<Next> {
-        if allowance.tried.len() >= routing.max_models as usize {
-            return None;
-        }
-        let now = self.now();
-        let wish = Wish {
-            tried: &allowance.tried,
-            closed_only: standing == Standing::Closed,
-            ..self.wish(routing, pool)
-        };
-        let selection = pool.pick(&wish, &*self.engine.random, now).ok()?;
-        let closed = selection.member.state.breaker.view(now).state == BreakerState::Closed;
-        let free = closed && allowance.fallbacks == 0;
-        if !free && !pool.state.spend(routing.retry_budget, now) {
-            return None;
-        }
-        allowance.fallbacks += 1;
-        let passed_over: Vec<_> = pool
-            .no_pick(
-                &Wish {
-                    tried: &allowance.tried,
-                    ..wish
-                },
-                now,
-            )
-            .why
-            .into_iter()
-            .map(|(name, why)| format!("{name} {}", why.describe(now)))
-            .collect();
-        let reason = format!(
-            "fallback after {}; passed over: {}",
-            failure.class,
-            passed_over.join(", ")
-        );
-        Some(Next {
-            selection,
-            kind: AttemptKind::Fallback,
-            reason,
-            waited: Duration::ZERO,
-        })
-    }
-
-    async fn retry(
-        &self,
-        failure: &Failure,
-        pool: &Pool,
-        routing: &Routing,
-        allowance: &mut Allowance,
-    ) -> Option<Next> {
-        let policy = routing.retry(pool.capability);
-        let untried = pool.usable(
-            &Wish {
-                tried: &allowance.tried,
-                ..self.wish(routing, pool)
-            },
-            self.now(),
-        );
-        let models_left = (routing.max_models as usize).saturating_sub(allowance.tried.len());
-        let reserved = untried.min(models_left) as u32;
-        let requests_left = routing.max_requests - allowance.requests;
-        if allowance.retries >= policy.retries || requests_left <= reserved {
-            return None;
-        }
-        let wish = Wish {
-            only: Some(&allowance.first),
-            ..self.wish(routing, pool)
-        };
-        let now = self.now();
-        if !pool.no_pick(&wish, now).able {
-            return None;
-        }
-        let wait = self
-            .engine
-            .random
-            .jitter(policy.wait(allowance.retries), WAIT_JITTER);
-        let until = now + wait.max(failure.retry_after.unwrap_or_default().min(LONGEST_RATE_WAIT));
-        if until >= allowance.deadline || !pool.state.spend(routing.retry_budget, now) {
-            return None;
-        }
-        allowance.retries += 1;
-        self.engine.clock.sleep_until(until).await;
-        // Deactivated, opened or filled during the wait: the next step asks the others.
-        let pool = self.engine.pool(&self.job.route)?;
-        let selection = pool.pick(&wish, &*self.engine.random, self.now()).ok()?;
-        let reason = format!(
-            "retry {} of {} after {}",
-            allowance.retries, policy.retries, failure.class
-        );
-        Some(Next {
-            selection,
-            kind: AttemptKind::Retry,
-            reason,
-            waited: now.until(until),
-        })
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Closed,
-    Any,
 }
 
 enum Answered<U: Upstream> {
@@ -737,33 +485,12 @@ enum Answered<U: Upstream> {
     Stream(Committed<U::Stream>),
 }
 
-impl Allowance {
-    /// Counts the attempt that is about to be made.
-    fn enter(&mut self, next: &Next) {
-        self.requests += 1;
-        let model = &next.selection.member.model;
-        if self.tried.last() != Some(model) {
-            self.tried_accounts.clear();
-        }
-        if !self.tried.contains(model) {
-            self.tried.push(model.clone());
-        }
-        if let Some(binding) = next.selection.binding()
-            && !self.tried_accounts.contains(&binding.account.id)
-        {
-            self.tried_accounts.push(binding.account.id.clone());
-        }
-    }
-}
-
 fn end_of<R>(failure: Failure, allowance: &Allowance, shortage: Option<Shortage>, now: Moment) -> Stop<R> {
     if failure.class == Class::Unknown {
         return Stop::OutcomeUnknown;
     }
     if allowance.only_rate_limits {
-        let after = shortage
-            .and_then(|shortage| shortage.retry_after(now))
-            .or(failure.retry_after);
+        let after = shortage.and_then(|shortage| shortage.retry_after(now)).or(failure.retry_after);
         return Stop::RateLimited(after.unwrap_or(Duration::from_secs(60)));
     }
     Stop::UpstreamFailed(failure)

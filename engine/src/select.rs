@@ -143,9 +143,7 @@ impl NoPick {
         }
         let reasons = || self.why.iter().map(|(_, why)| why);
         if reasons().any(|why| matches!(why, Why::Full(_))) {
-            let token = reasons()
-                .filter_map(|why| if let Why::Full(at) = why { *at } else { None })
-                .min();
+            let token = reasons().filter_map(|why| if let Why::Full(at) = why { *at } else { None }).min();
             return Shortage::Full(token);
         }
         let limited = |why: &Why| match why {
@@ -172,9 +170,9 @@ impl Shortage {
     /// When to come back, as a span from `now`.
     pub fn retry_after(self, now: Moment) -> Option<Duration> {
         match self {
-            Self::Full(token) => Some(at_least_a_moment(
-                token.map_or(Duration::from_secs(1), |at| now.until(at)),
-            )),
+            Self::Full(token) => {
+                Some(at_least_a_moment(token.map_or(Duration::from_secs(1), |at| now.until(at))))
+            }
             Self::RateLimited(at) => Some(at_least_a_moment(now.until(at))),
             Self::Unavailable(at) => at.map(|at| at_least_a_moment(now.until(at))),
             Self::Lacks(_) => None,
@@ -200,11 +198,7 @@ impl Pool {
     /// Picks without taking anything and without calling anybody: what a dry run counts.
     pub fn dry_pick(&self, wish: &Wish<'_>, random: &dyn Random, now: Moment) -> Result<Arc<Member>, NoPick> {
         for tier in &self.tiers {
-            let able: Vec<_> = tier
-                .members
-                .iter()
-                .filter(|m| self.look(m, wish, now).is_ok())
-                .collect();
+            let able: Vec<_> = tier.members.iter().filter(|m| self.look(m, wish, now).is_ok()).collect();
             let total: u64 = able.iter().map(|m| u64::from(m.weight.get())).sum();
             if total == 0 {
                 continue;
@@ -228,14 +222,8 @@ impl Pool {
 
     /// Each member and why it can't be picked; members that can be are left out.
     pub fn no_pick(&self, wish: &Wish<'_>, now: Moment) -> NoPick {
-        let mut no_pick = NoPick {
-            why: Vec::new(),
-            able: false,
-        };
-        for member in self
-            .members()
-            .filter(|member| wish.only.is_none_or(|only| *only == member.model))
-        {
+        let mut no_pick = NoPick { why: Vec::new(), able: false };
+        for member in self.members().filter(|member| wish.only.is_none_or(|only| *only == member.model)) {
             match self.look(member, wish, now) {
                 Ok(()) => no_pick.able = true,
                 Err(why) => no_pick.why.push((member.name.clone(), why)),
@@ -246,9 +234,7 @@ impl Pool {
 
     /// How many members that `wish` does not exclude could be picked now.
     pub(crate) fn usable(&self, wish: &Wish<'_>, now: Moment) -> usize {
-        self.members()
-            .filter(|member| self.look(member, wish, now).is_ok())
-            .count()
+        self.members().filter(|member| self.look(member, wish, now).is_ok()).count()
     }
 
     fn draw(&self, tier: &Tier, wish: &Wish<'_>, random: &dyn Random, now: Moment) -> Option<Selection> {
@@ -260,11 +246,7 @@ impl Pool {
                 return Some(selection);
             }
         }
-        let mut left: Vec<_> = tier
-            .members
-            .iter()
-            .filter(|m| self.look(m, wish, now).is_ok())
-            .collect();
+        let mut left: Vec<_> = tier.members.iter().filter(|m| self.look(m, wish, now).is_ok()).collect();
         while !left.is_empty() {
             let total = left.iter().map(|member| u64::from(member.weight.get())).sum();
             let mut point = random.below(total);
@@ -303,10 +285,7 @@ impl Pool {
 
     fn look_at_model(&self, member: &Member, wish: &Wish<'_>, now: Moment) -> Result<(), Why> {
         if !wish.admits(member) {
-            return Err(wish
-                .needs
-                .missing_in(&member.features)
-                .map_or(Why::Tried, Why::Lacks));
+            return Err(wish.needs.missing_in(&member.features).map_or(Why::Tried, Why::Lacks));
         }
         let state = &member.state;
         if !state.breaker.admits(now) {
@@ -358,13 +337,7 @@ impl Pool {
             None
         };
         let key_revision = binding.map_or(0, |place| member.accounts[place].account.key_revision);
-        Ok(Selection {
-            member: member.clone(),
-            binding,
-            key_revision,
-            permit,
-            transition,
-        })
+        Ok(Selection { member: member.clone(), binding, key_revision, permit, transition })
     }
 }
 
@@ -375,15 +348,8 @@ fn take_account(member: &Member, wish: &Wish<'_>, now: Moment) -> Result<usize, 
     let mut start = 0;
     while start < bindings.len() {
         let priority = bindings[start].priority;
-        let equals = bindings[start..]
-            .iter()
-            .take_while(|binding| binding.priority == priority)
-            .count();
-        let turn = if equals > 1 {
-            member.state.next_turn() % equals
-        } else {
-            0
-        };
+        let equals = bindings[start..].iter().take_while(|binding| binding.priority == priority).count();
+        let turn = if equals > 1 { member.state.next_turn() % equals } else { 0 };
         for step in 0..equals {
             let place = start + (turn + step) % equals;
             let binding = &bindings[place];
@@ -437,22 +403,14 @@ fn look_at_binding(binding: &Binding, wish: &Wish<'_>, now: Moment) -> Result<()
 }
 
 fn cooling(cooldown: &crate::cooldown::Cooldown, now: Moment) -> Option<Class> {
-    if cooldown.is_cooling(now) {
-        cooldown.class(now)
-    } else {
-        None
-    }
+    if cooldown.is_cooling(now) { cooldown.class(now) } else { None }
 }
 
 /// Of two reasons why accounts of one member can't serve, the one that says when it can.
 fn nearer(a: Why, b: Why) -> Why {
     use Why::{Cooling, Full};
     match (a, b) {
-        (Full(a), Full(b)) => Full(if a.is_none() || b.is_none() {
-            None
-        } else {
-            a.min(b)
-        }),
+        (Full(a), Full(b)) => Full(if a.is_none() || b.is_none() { None } else { a.min(b) }),
         (full @ Full(_), _) | (_, full @ Full(_)) => full,
         (Cooling(Class::RateLimited, a), Cooling(Class::RateLimited, b)) => {
             Cooling(Class::RateLimited, a.min(b))

@@ -50,9 +50,7 @@ pub struct Committed<S: EventSource> {
 
 impl<S: EventSource> std::fmt::Debug for Committed<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Committed")
-            .field("held", &self.held.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Committed").field("held", &self.held.len()).finish_non_exhaustive()
     }
 }
 
@@ -73,10 +71,7 @@ pub(crate) async fn probe<S: EventSource>(
             Some(Piece::Other(event, bytes)) => {
                 size += bytes;
                 if size > PROBE_CAP {
-                    return Err(Failure::new(
-                        Class::BadAnswer,
-                        "64 KiB of events without any content",
-                    ));
+                    return Err(Failure::new(Class::BadAnswer, "64 KiB of events without any content"));
                 }
                 held.push_back(event);
             }
@@ -92,10 +87,7 @@ pub(crate) async fn probe<S: EventSource>(
                 });
             }
             None => {
-                return Err(Failure::new(
-                    Class::BadAnswer,
-                    "the stream ended before any content",
-                ));
+                return Err(Failure::new(Class::BadAnswer, "the stream ended before any content"));
             }
         }
     }

@@ -39,7 +39,10 @@ pub struct Job<R> {
 
 /// A task that was served.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and boxing it would allocate")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the common one, and boxing it would allocate"
+)]
 pub enum Served<U: Upstream> {
     /// By a whole answer.
     Whole {

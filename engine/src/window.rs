@@ -18,11 +18,7 @@ pub struct Tally {
 impl Tally {
     /// Failures ÷ calls, 0 without any call.
     pub fn error_rate(&self) -> f64 {
-        if self.calls == 0 {
-            0.0
-        } else {
-            self.failures as f64 / self.calls as f64
-        }
+        if self.calls == 0 { 0.0 } else { self.failures as f64 / self.calls as f64 }
     }
 }
 
@@ -38,10 +34,7 @@ impl Window {
     /// Counts over the last `span`.
     pub fn new(span: Duration) -> Self {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        Self {
-            slice_micros: (micros / SLICES as u64).max(1),
-            ring: [(0, Tally::default()); SLICES],
-        }
+        Self { slice_micros: (micros / SLICES as u64).max(1), ring: [(0, Tally::default()); SLICES] }
     }
 
     /// Counts one call.
@@ -85,20 +78,8 @@ mod tests {
         let start = Moment::from_millis(1_000_000_000);
         window.record(start, true);
         window.record(start + Duration::from_secs(30), false);
-        assert_eq!(
-            window.tally(start + Duration::from_secs(30)),
-            Tally {
-                calls: 2,
-                failures: 1
-            }
-        );
-        assert_eq!(
-            window.tally(start + Duration::from_secs(65)),
-            Tally {
-                calls: 1,
-                failures: 0
-            }
-        );
+        assert_eq!(window.tally(start + Duration::from_secs(30)), Tally { calls: 2, failures: 1 });
+        assert_eq!(window.tally(start + Duration::from_secs(65)), Tally { calls: 1, failures: 0 });
         assert_eq!(window.tally(start + Duration::from_secs(600)), Tally::default());
     }
 }

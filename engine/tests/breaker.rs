@@ -40,11 +40,7 @@ impl Rig {
     /// One call from leave to verdict; `None` when it was not admitted.
     fn call(&self, verdict: Verdict) -> Option<Option<Cause>> {
         let ticket = self.admit()?;
-        Some(
-            self.breaker
-                .settle(&ticket, verdict, self.now, &self.random)
-                .map(|moved| moved.cause),
-        )
+        Some(self.breaker.settle(&ticket, verdict, self.now, &self.random).map(|moved| moved.cause))
     }
 
     fn fail(&self, times: u32) {
@@ -67,18 +63,9 @@ fn five_failures_in_a_row_open_it_and_after_a_minute_one_probe_decides() {
     assert_eq!(rig.state(), BreakerState::Open, "looking changes nothing");
     assert!(rig.breaker.admits(rig.now));
     let probe = rig.admit().expect("a probe");
-    assert!(
-        probe.is_probe() && rig.admit().is_none(),
-        "one probe, and no more"
-    );
-    let moved = rig
-        .breaker
-        .settle(&probe, Verdict::Failure, rig.now, &rig.random)
-        .expect("it moves");
-    assert_eq!(
-        (moved.cause, rig.state()),
-        (Cause::ProbeFailed, BreakerState::Open)
-    );
+    assert!(probe.is_probe() && rig.admit().is_none(), "one probe, and no more");
+    let moved = rig.breaker.settle(&probe, Verdict::Failure, rig.now, &rig.random).expect("it moves");
+    assert_eq!((moved.cause, rig.state()), (Cause::ProbeFailed, BreakerState::Open));
     rig.wait(60);
     assert_eq!(rig.call(Verdict::Success), Some(Some(Cause::ProbesSucceeded)));
     assert_eq!(rig.state(), BreakerState::Closed);
@@ -92,20 +79,12 @@ fn b7_results_of_an_older_generation_change_nothing() {
     rig.wait(60);
     let probe = rig.admit().expect("a probe");
     for (n, ticket) in late.iter().enumerate() {
-        let verdict = if n % 2 == 0 {
-            Verdict::Failure
-        } else {
-            Verdict::Success
-        };
+        let verdict = if n % 2 == 0 { Verdict::Failure } else { Verdict::Success };
         assert_eq!(rig.breaker.settle(ticket, verdict, rig.now, &rig.random), None);
     }
     assert_eq!(rig.state(), BreakerState::HalfOpen);
     assert!(rig.admit().is_none(), "the probe's slot is still taken");
-    assert!(
-        rig.breaker
-            .settle(&probe, Verdict::Success, rig.now, &rig.random)
-            .is_some()
-    );
+    assert!(rig.breaker.settle(&probe, Verdict::Success, rig.now, &rig.random).is_some());
 }
 
 #[test]
@@ -119,15 +98,8 @@ fn a_probe_that_never_ends_is_reclaimed_and_its_late_result_is_old() {
     rig.wait(1);
     let next = rig.admit().expect("the lease is over");
     assert!(next.generation() > lost.generation());
-    assert_eq!(
-        rig.breaker.settle(&lost, Verdict::Failure, rig.now, &rig.random),
-        None
-    );
-    assert!(
-        rig.breaker
-            .settle(&next, Verdict::Success, rig.now, &rig.random)
-            .is_some()
-    );
+    assert_eq!(rig.breaker.settle(&lost, Verdict::Failure, rig.now, &rig.random), None);
+    assert!(rig.breaker.settle(&next, Verdict::Success, rig.now, &rig.random).is_some());
     assert_eq!(rig.state(), BreakerState::Closed);
 }
 
@@ -135,17 +107,11 @@ fn a_probe_that_never_ends_is_reclaimed_and_its_late_result_is_old() {
 fn an_edit_applies_at_once_and_keeps_the_state() {
     let mut rig = Rig::new(BreakerPolicy::default());
     rig.fail(3);
-    rig.breaker.configure(BreakerPolicy {
-        failure_threshold: 4,
-        ..BreakerPolicy::default()
-    });
+    rig.breaker.configure(BreakerPolicy { failure_threshold: 4, ..BreakerPolicy::default() });
     assert_eq!(rig.breaker.view(rig.now).consecutive_failures, 3);
     assert_eq!(rig.call(Verdict::Failure), Some(Some(Cause::FailuresInARow)));
     rig.wait(10);
-    rig.breaker.configure(BreakerPolicy {
-        recovery: Duration::from_secs(10),
-        ..BreakerPolicy::default()
-    });
+    rig.breaker.configure(BreakerPolicy { recovery: Duration::from_secs(10), ..BreakerPolicy::default() });
     assert!(rig.breaker.admits(rig.now), "the open time is measured anew");
 }
 
@@ -155,24 +121,15 @@ fn an_operator_forces_it_open_and_resets_it() {
     rig.breaker.force_open(Moment::NEVER, rig.now);
     rig.wait(1_000_000);
     assert!(rig.admit().is_none());
-    rig.breaker.configure(BreakerPolicy {
-        recovery: Duration::from_secs(1),
-        ..BreakerPolicy::default()
-    });
-    assert!(
-        rig.admit().is_none(),
-        "an edit does not undo what an operator forced"
-    );
+    rig.breaker.configure(BreakerPolicy { recovery: Duration::from_secs(1), ..BreakerPolicy::default() });
+    assert!(rig.admit().is_none(), "an edit does not undo what an operator forced");
     assert_eq!(rig.breaker.reset(rig.now).to, BreakerState::Closed);
     assert!(rig.admit().is_some());
 }
 
 #[test]
 fn with_back_off_each_failed_probe_doubles_the_open_time_up_to_ten_times() {
-    let mut rig = Rig::new(BreakerPolicy {
-        backoff: true,
-        ..BreakerPolicy::default()
-    });
+    let mut rig = Rig::new(BreakerPolicy { backoff: true, ..BreakerPolicy::default() });
     rig.fail(5);
     let mut spans = Vec::new();
     for _ in 0..6 {
@@ -195,14 +152,7 @@ fn error_rate_needs_enough_calls_and_closes_at_nine_of_ten_probes() {
     };
     let mut rig = Rig::new(policy);
     for n in 0..19 {
-        assert_eq!(
-            rig.call(if n % 3 == 0 {
-                Verdict::Success
-            } else {
-                Verdict::Failure
-            }),
-            Some(None)
-        );
+        assert_eq!(rig.call(if n % 3 == 0 { Verdict::Success } else { Verdict::Failure }), Some(None));
     }
     assert_eq!(rig.call(Verdict::Failure), Some(Some(Cause::ErrorRate)));
     rig.wait(299);
@@ -211,17 +161,9 @@ fn error_rate_needs_enough_calls_and_closes_at_nine_of_ten_probes() {
     let probes: Vec<_> = (0..10).map(|_| rig.admit().expect("ten probes")).collect();
     assert!(rig.admit().is_none());
     // An uncounted result enters no ratio and gives its slot back.
-    assert_eq!(
-        rig.breaker
-            .settle(&probes[0], Verdict::Uncounted, rig.now, &rig.random),
-        None
-    );
+    assert_eq!(rig.breaker.settle(&probes[0], Verdict::Uncounted, rig.now, &rig.random), None);
     assert!(rig.admit().is_some());
-    assert_eq!(
-        rig.breaker
-            .settle(&probes[1], Verdict::Failure, rig.now, &rig.random),
-        None
-    );
+    assert_eq!(rig.breaker.settle(&probes[1], Verdict::Failure, rig.now, &rig.random), None);
     let moved = rig
         .breaker
         .settle(&probes[2], Verdict::Failure, rig.now, &rig.random)
@@ -251,11 +193,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let verdict = prop_oneof![
-        Just(Verdict::Success),
-        Just(Verdict::Failure),
-        Just(Verdict::Uncounted)
-    ];
+    let verdict = prop_oneof![Just(Verdict::Success), Just(Verdict::Failure), Just(Verdict::Uncounted)];
     let step = prop_oneof![
         5 => Just(Step::Admit),
         5 => (any::<prop::sample::Index>(), verdict).prop_map(|(which, verdict)| Step::Settle(which, verdict)),

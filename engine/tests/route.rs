@@ -38,11 +38,7 @@ async fn a_definite_failure_goes_to_the_next_member_at_once() {
         bench.script.set("a", [fail(class)]);
         let began = bench.clock.now();
         let (end, record) = bench.run().await;
-        assert_eq!(
-            (end, record.kinds()),
-            (served("b"), vec![INITIAL, FALLBACK]),
-            "{class}"
-        );
+        assert_eq!((end, record.kinds()), (served("b"), vec![INITIAL, FALLBACK]), "{class}");
         assert_eq!(bench.clock.now().since(began), Duration::ZERO, "{class}");
     }
 }
@@ -53,11 +49,7 @@ async fn what_blames_the_caller_stops_and_leaves_the_breaker_alone() {
         let bench = two();
         bench.script.set("a", [fail(class)]);
         let (end, _) = bench.run().await;
-        assert_eq!(
-            (end, bench.script.calls().len()),
-            (End::Stopped("invalid_request"), 1),
-            "{class}"
-        );
+        assert_eq!((end, bench.script.calls().len()), (End::Stopped("invalid_request"), 1), "{class}");
         let view = bench.member("a").state.breaker.view(bench.clock.now());
         assert_eq!(view.consecutive_failures, 0, "{class}");
     }
@@ -68,21 +60,10 @@ async fn an_unknown_outcome_is_never_sent_again() {
     let bench = two();
     bench.script.set("a", [fail(Class::Unknown)]);
     let (end, record) = bench.run().await;
-    assert_eq!(
-        (end, bench.script.calls()),
-        (End::Stopped("outcome_unknown"), vec!["a".to_owned()])
-    );
+    assert_eq!((end, bench.script.calls()), (End::Stopped("outcome_unknown"), vec!["a".to_owned()]));
     assert_eq!(record.ended()[0].status, AttemptStatus::OutcomeUnknown);
     assert!(record.ended()[0].outcome_unknown);
-    assert_eq!(
-        bench
-            .member("a")
-            .state
-            .breaker
-            .view(bench.clock.now())
-            .consecutive_failures,
-        1
-    );
+    assert_eq!(bench.member("a").state.breaker.view(bench.clock.now()).consecutive_failures, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,20 +78,14 @@ async fn a_read_timeout_is_an_unknown_outcome_and_a_connect_timeout_is_not() {
     bench.script.set("a", [Play::HangBeforeSending]);
     let (end, record) = bench.run().await;
     assert_eq!(end, served("b"));
-    assert_eq!(
-        record.ended()[0].failure.as_ref().map(|failure| failure.class),
-        Some(Class::NotSent)
-    );
+    assert_eq!(record.ended()[0].failure.as_ref().map(|failure| failure.class), Some(Class::NotSent));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_pool_may_opt_in_to_asking_again_after_an_unknown_outcome() {
     let bench = Bench::with(
         [member("a"), member("b").priority(1)],
-        PoolPolicy {
-            retry_unknown: true,
-            ..PoolPolicy::default()
-        },
+        PoolPolicy { retry_unknown: true, ..PoolPolicy::default() },
         1,
     );
     bench.script.set("a", [fail(Class::Unknown)]);
@@ -120,34 +95,19 @@ async fn the_pool_may_opt_in_to_asking_again_after_an_unknown_outcome() {
 #[tokio::test(start_paused = true)]
 async fn alone_a_model_is_retried_after_one_and_three_seconds() {
     let bench = Bench::new([member("a")]);
-    bench
-        .script
-        .set("a", [fail(Class::Upstream), fail(Class::Upstream), Play::Serve]);
+    bench.script.set("a", [fail(Class::Upstream), fail(Class::Upstream), Play::Serve]);
     let (end, record) = bench.run().await;
     assert_eq!((end, record.kinds()), (served("a"), vec![INITIAL, RETRY, RETRY]));
     let waits = record.waits();
-    assert!(
-        (Duration::from_millis(800)..=Duration::from_millis(1_200)).contains(&waits[1]),
-        "{waits:?}"
-    );
-    assert!(
-        (Duration::from_millis(2_400)..=Duration::from_millis(3_600)).contains(&waits[2]),
-        "{waits:?}"
-    );
+    assert!((Duration::from_millis(800)..=Duration::from_millis(1_200)).contains(&waits[1]), "{waits:?}");
+    assert!((Duration::from_millis(2_400)..=Duration::from_millis(3_600)).contains(&waits[2]), "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_caps_hold_three_models_and_five_requests() {
     let names = ["a", "b", "c", "d"];
-    let bench = Bench::new(
-        names
-            .iter()
-            .zip(0..)
-            .map(|(name, priority)| member(name).priority(priority)),
-    );
-    names
-        .iter()
-        .for_each(|name| bench.script.set(name, [fail(Class::Upstream)]));
+    let bench = Bench::new(names.iter().zip(0..).map(|(name, priority)| member(name).priority(priority)));
+    names.iter().for_each(|name| bench.script.set(name, [fail(Class::Upstream)]));
     let (end, record) = bench.run().await;
     assert_eq!(end, End::Stopped("upstream_failed"));
     assert_eq!(record.kinds(), [INITIAL, FALLBACK, FALLBACK, RETRY, RETRY]);
@@ -159,10 +119,7 @@ async fn b18_the_healthy_third_is_asked_before_the_caps_are_used_up() {
     for switch_first in [true, false] {
         let bench = Bench::with(
             [member("a"), member("b").priority(1), member("c").priority(2)],
-            PoolPolicy {
-                switch_first,
-                ..PoolPolicy::default()
-            },
+            PoolPolicy { switch_first, ..PoolPolicy::default() },
             1,
         );
         bench.script.set("a", [fail(Class::Upstream)]);
@@ -175,18 +132,12 @@ async fn b18_the_healthy_third_is_asked_before_the_caps_are_used_up() {
 async fn without_switch_first_the_same_model_is_retried_before_another() {
     let bench = Bench::with(
         [member("a"), member("b").priority(1)],
-        PoolPolicy {
-            switch_first: false,
-            ..PoolPolicy::default()
-        },
+        PoolPolicy { switch_first: false, ..PoolPolicy::default() },
         1,
     );
     bench.script.set("a", [fail(Class::Upstream)]);
     let (end, record) = bench.run().await;
-    assert_eq!(
-        (end, record.kinds()),
-        (served("b"), vec![INITIAL, RETRY, RETRY, FALLBACK])
-    );
+    assert_eq!((end, record.kinds()), (served("b"), vec![INITIAL, RETRY, RETRY, FALLBACK]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,10 +145,7 @@ async fn another_account_of_the_same_model_comes_first_and_only_one() {
     let bench = Bench::new([member("a").accounts(&["x", "y", "z"]), member("b").priority(1)]);
     bench.script.set("a", [fail(Class::Auth)]);
     let (end, record) = bench.run().await;
-    assert_eq!(
-        (end, record.kinds()),
-        (served("b"), vec![INITIAL, RETRY, FALLBACK])
-    );
+    assert_eq!((end, record.kinds()), (served("b"), vec![INITIAL, RETRY, FALLBACK]));
     let used = bench.script.accounts_used();
     assert_ne!(used[0], used[1]);
     let cooling = bench
@@ -221,10 +169,7 @@ async fn accounts_of_equal_priority_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn b2_a_member_that_says_come_back_later_is_left_alone_that_long() {
-    let bench = Bench::new([
-        member("a").accounts(&["x"]),
-        member("b").priority(1).accounts(&["y"]),
-    ]);
+    let bench = Bench::new([member("a").accounts(&["x"]), member("b").priority(1).accounts(&["y"])]);
     bench.script.set("a", [rate_limited(107), Play::Serve]);
     assert_eq!(bench.run().await.0, served("b"));
     bench.clock.advance(Duration::from_secs(106));
@@ -240,15 +185,7 @@ async fn b10_a_429_without_retry_after_cools_sixty_seconds() {
     assert_eq!(bench.run().await.0, End::Stopped("rate_limited"));
     let cooldown = bench.member("a").accounts[0].cooldown.until();
     assert_eq!(bench.clock.now().until(cooldown), Duration::from_secs(60));
-    assert_eq!(
-        bench
-            .member("a")
-            .state
-            .breaker
-            .view(bench.clock.now())
-            .consecutive_failures,
-        0
-    );
+    assert_eq!(bench.member("a").state.breaker.view(bench.clock.now()).consecutive_failures, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,10 +218,7 @@ async fn a_short_rate_limit_is_waited_for() {
     let began = bench.clock.now();
     assert_eq!(bench.run().await.0, served("a"));
     let waited = bench.clock.now().since(began);
-    assert!(
-        (Duration::from_secs(7)..Duration::from_millis(7_100)).contains(&waited),
-        "{waited:?}"
-    );
+    assert!((Duration::from_secs(7)..Duration::from_millis(7_100)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,40 +235,21 @@ async fn an_auth_cooldown_doubles_to_an_hour_and_a_new_key_ends_it() {
     assert_eq!(spans, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 3_600, 3_600]);
 
     bench.script.set("a", [Play::Serve]);
-    bench.set_account(
-        "x",
-        AccountSpec {
-            key_revision: 2,
-            ..AccountSpec::default()
-        },
-    );
-    assert_eq!(
-        bench.run().await.0,
-        served("a"),
-        "b14: the very next call uses the new key"
-    );
+    bench.set_account("x", AccountSpec { key_revision: 2, ..AccountSpec::default() });
+    assert_eq!(bench.run().await.0, served("a"), "b14: the very next call uses the new key");
 }
 
 #[tokio::test(start_paused = true)]
 async fn b15_a_late_refusal_of_the_old_key_cools_nothing() {
     let bench = Arc::new(Bench::new([member("a").accounts(&["x"])]));
-    bench.script.set(
-        "a",
-        [Play::FailAfter(Duration::from_secs(5), Class::Auth), Play::Serve],
-    );
+    bench.script.set("a", [Play::FailAfter(Duration::from_secs(5), Class::Auth), Play::Serve]);
     // A call with the old key is out, the key is replaced, and then the old one is refused.
     let late = {
         let bench = bench.clone();
         tokio::spawn(async move { bench.run().await.0 })
     };
     tokio::time::sleep(Duration::from_secs(1)).await;
-    bench.set_account(
-        "x",
-        AccountSpec {
-            key_revision: 2,
-            ..AccountSpec::default()
-        },
-    );
+    bench.set_account("x", AccountSpec { key_revision: 2, ..AccountSpec::default() });
     assert_eq!(bench.run().await.0, served("a"));
     let _ = late.await;
     let account = bench.member("a").accounts[0].account.state.clone();
@@ -345,9 +260,7 @@ async fn b15_a_late_refusal_of_the_old_key_cools_nothing() {
 #[tokio::test(start_paused = true)]
 async fn two_refusals_of_calls_that_were_out_together_double_nothing() {
     let bench = Arc::new(Bench::new([member("a").accounts(&["x"])]));
-    bench
-        .script
-        .set("a", [Play::FailAfter(Duration::from_secs(1), Class::Auth)]);
+    bench.script.set("a", [Play::FailAfter(Duration::from_secs(1), Class::Auth)]);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let bench = bench.clone();
@@ -360,21 +273,13 @@ async fn two_refusals_of_calls_that_were_out_together_double_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transition_names_the_attempt_that_caused_it() {
-    let policy = PoolPolicy {
-        breaker: quick_breaker(),
-        ..PoolPolicy::default()
-    };
+    let policy = PoolPolicy { breaker: quick_breaker(), ..PoolPolicy::default() };
     let bench = Bench::with([member("a"), member("b").priority(1)], policy, 1);
     bench.script.set("a", [fail(Class::Upstream)]);
     assert_eq!(bench.run().await.0, served("b"));
     let moves = bench.heard.moves();
-    let [moved] = &moves[..] else {
-        panic!("one transition, not {moves:?}")
-    };
-    assert_eq!(
-        (&*moved.name, moved.transition.to, moved.attempt),
-        ("a", BreakerState::Open, Some(1))
-    );
+    let [moved] = &moves[..] else { panic!("one transition, not {moves:?}") };
+    assert_eq!((&*moved.name, moved.transition.to, moved.attempt), ("a", BreakerState::Open, Some(1)));
     assert_eq!(moved.task.as_deref(), Some("task"));
 }
 
@@ -398,13 +303,7 @@ async fn a_pool_that_has_gone_ends_the_task() {
 #[tokio::test(start_paused = true)]
 async fn b12_no_more_than_the_limit_is_in_flight_and_the_queue_is_in_order() {
     let bench = Arc::new(Bench::new([member("a").room(100).accounts(&["x"])]));
-    bench.set_account(
-        "x",
-        AccountSpec {
-            max_concurrency: Some(5),
-            ..AccountSpec::default()
-        },
-    );
+    bench.set_account("x", AccountSpec { max_concurrency: Some(5), ..AccountSpec::default() });
     bench.script.set("a", [Play::After(Duration::from_millis(100))]);
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..50 {
@@ -418,22 +317,13 @@ async fn b12_no_more_than_the_limit_is_in_flight_and_the_queue_is_in_order() {
     ends.sort_by_key(|(n, ..)| *n);
     assert!(ends.iter().all(|(_, end, _)| *end == served("a")));
     assert_eq!((bench.script.peak("x"), bench.script.open("x")), (5, 0));
-    assert!(
-        ends.is_sorted_by_key(|(_, _, at)| *at),
-        "who came first was served first"
-    );
+    assert!(ends.is_sorted_by_key(|(_, _, at)| *at), "who came first was served first");
 }
 
 #[tokio::test(start_paused = true)]
 async fn b12_the_rate_of_an_account_holds_too() {
     let bench = Arc::new(Bench::new([member("a").room(100).accounts(&["x"])]));
-    bench.set_account(
-        "x",
-        AccountSpec {
-            rps: Some(10.0),
-            ..AccountSpec::default()
-        },
-    );
+    bench.set_account("x", AccountSpec { rps: Some(10.0), ..AccountSpec::default() });
     let mut tasks = tokio::task::JoinSet::new();
     let began = bench.clock.now();
     for _ in 0..15 {
@@ -443,18 +333,12 @@ async fn b12_the_rate_of_an_account_holds_too() {
     let ends = tasks.join_all().await;
     assert!(ends.iter().all(|end| *end == served("a")), "{ends:?}");
     let took = bench.clock.now().since(began);
-    assert!(
-        (Duration::from_millis(1_400)..Duration::from_millis(1_500)).contains(&took),
-        "{took:?}"
-    );
+    assert!((Duration::from_millis(1_400)..Duration::from_millis(1_500)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_pool_waits_two_seconds_and_a_full_queue_not_at_all() {
-    let policy = PoolPolicy {
-        queue_max: Some(1),
-        ..PoolPolicy::default()
-    };
+    let policy = PoolPolicy { queue_max: Some(1), ..PoolPolicy::default() };
     let bench = Arc::new(Bench::with([member("a").room(1)], policy, 1));
     bench.script.set("a", [Play::Hang]);
     let spawn = || {
@@ -471,12 +355,7 @@ async fn a_full_pool_waits_two_seconds_and_a_full_queue_not_at_all() {
     assert_eq!(waiting.await.expect("it ends"), End::Stopped("congested"));
     assert_eq!(bench.clock.now().since(began), Duration::from_secs(2));
     assert_eq!(
-        bench
-            .member("a")
-            .state
-            .breaker
-            .view(bench.clock.now())
-            .consecutive_failures,
+        bench.member("a").state.breaker.view(bench.clock.now()).consecutive_failures,
         0,
         "full is no failure"
     );
@@ -509,24 +388,13 @@ async fn s11_leaving_drops_the_call_at_once_and_frees_its_permits() {
     bench.script.set("a", [Play::Hang]);
     let job = bench.job(false);
     let began = bench.clock.now();
-    let (end, record) = bench
-        .run_job(&job, tokio::time::sleep(Duration::from_millis(30)))
-        .await;
+    let (end, record) = bench.run_job(&job, tokio::time::sleep(Duration::from_millis(30))).await;
     assert_eq!(end, End::Stopped("cancelled"));
     assert_eq!(bench.clock.now().since(began), Duration::from_millis(30));
     let ended = &record.ended()[0];
-    assert_eq!(
-        (ended.status, ended.outcome_unknown),
-        (AttemptStatus::Cancelled, true)
-    );
+    assert_eq!((ended.status, ended.outcome_unknown), (AttemptStatus::Cancelled, true));
     let a = bench.member("a");
-    assert_eq!(
-        (
-            a.state.in_flight.taken(),
-            a.accounts[0].account.state.in_flight.taken()
-        ),
-        (0, 0)
-    );
+    assert_eq!((a.state.in_flight.taken(), a.accounts[0].account.state.in_flight.taken()), (0, 0));
     assert_eq!(a.state.breaker.view(bench.clock.now()).consecutive_failures, 0);
 }
 
@@ -535,23 +403,14 @@ async fn s11_leaving_during_a_back_off_sends_nothing_more() {
     let bench = Bench::new([member("a")]);
     bench.script.set("a", [fail(Class::Upstream)]);
     let job = bench.job(false);
-    let (end, record) = bench
-        .run_job(&job, tokio::time::sleep(Duration::from_millis(300)))
-        .await;
+    let (end, record) = bench.run_job(&job, tokio::time::sleep(Duration::from_millis(300))).await;
     assert_eq!((end, bench.script.calls().len()), (End::Stopped("cancelled"), 1));
-    assert_eq!(
-        record.ended().len(),
-        1,
-        "the attempt before the back-off is reported once"
-    );
+    assert_eq!(record.ended().len(), 1, "the attempt before the back-off is reported once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn b4_b6_a_probe_whose_caller_leaves_or_whose_task_panics_frees_its_slot() {
-    let policy = PoolPolicy {
-        breaker: quick_breaker(),
-        ..PoolPolicy::default()
-    };
+    let policy = PoolPolicy { breaker: quick_breaker(), ..PoolPolicy::default() };
     let bench = Arc::new(Bench::with([member("a")], policy, 1));
     bench.open("a");
     bench.clock.advance(Duration::from_secs(60));
@@ -578,10 +437,7 @@ async fn b5_a_probe_that_ends_in_the_callers_fault_counts_as_nothing() {
     bench.clock.advance(Duration::from_secs(60));
     bench.script.set("a", [fail(Class::Request), Play::Serve]);
     assert_eq!(bench.run().await.0, End::Stopped("invalid_request"));
-    assert_eq!(
-        bench.member("a").state.breaker.view(bench.clock.now()).state,
-        BreakerState::HalfOpen
-    );
+    assert_eq!(bench.member("a").state.breaker.view(bench.clock.now()).state, BreakerState::HalfOpen);
     assert_eq!(bench.run().await.0, served("a"));
 }
 
@@ -599,18 +455,10 @@ async fn b8_b13_an_edit_during_a_back_off_applies_and_keeps_the_breaker() {
     assert_eq!(a.state.breaker.view(bench.clock.now()).consecutive_failures, 1);
     bench.edit(|specs| specs.retain(|spec| spec.name != "a"));
     let (end, _) = task.await.expect("it ends");
-    assert_eq!(
-        (end, bench.script.calls()),
-        (served("b"), vec!["a".to_owned(), "b".to_owned()])
-    );
+    assert_eq!((end, bench.script.calls()), (served("b"), vec!["a".to_owned(), "b".to_owned()]));
     bench.edit(|specs| specs.push(member("a")));
     assert_eq!(
-        bench
-            .member("a")
-            .state
-            .breaker
-            .view(bench.clock.now())
-            .consecutive_failures,
+        bench.member("a").state.breaker.view(bench.clock.now()).consecutive_failures,
         1,
         "state is kept"
     );
@@ -627,10 +475,7 @@ async fn b9_one_failure_disables_nobody_and_a_success_clears_it() {
 
 #[tokio::test(start_paused = true)]
 async fn b16_many_first_requests_meet_a_dead_member_and_all_are_answered() {
-    let bench = Arc::new(Bench::new([
-        member("dead").room(100),
-        member("healthy").room(100),
-    ]));
+    let bench = Arc::new(Bench::new([member("dead").room(100), member("healthy").room(100)]));
     bench.script.set("dead", [fail(Class::NotSent)]);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..64 {
@@ -658,13 +503,8 @@ async fn all_open_is_503_with_the_earliest_recovery_and_nothing_is_sent() {
     bench.clock.advance(Duration::from_secs(20));
     bench.open("b");
     let record = Record::default();
-    let served = bench
-        .engine
-        .run(&*bench.script, &record, &bench.job(false), std::future::pending())
-        .await;
-    let Err(unserved) = served else {
-        panic!("nobody could serve it")
-    };
+    let served = bench.engine.run(&*bench.script, &record, &bench.job(false), std::future::pending()).await;
+    let Err(unserved) = served else { panic!("nobody could serve it") };
     let forebay_engine::task::Stop::NoAvailableModel { retry_after, why } = unserved.stop else {
         panic!("{:?}", unserved.stop)
     };
@@ -680,28 +520,15 @@ async fn a_deadline_bounds_the_waits_and_the_call() {
     let mut job = bench.job(false);
     job.deadline = Some(Duration::from_millis(500));
     let began = bench.clock.now();
-    assert_eq!(
-        bench.run_job(&job, std::future::pending()).await.0,
-        End::Stopped("upstream_failed")
-    );
-    assert_eq!(
-        bench.clock.now(),
-        began,
-        "a wait that would pass the deadline is not begun"
-    );
+    assert_eq!(bench.run_job(&job, std::future::pending()).await.0, End::Stopped("upstream_failed"));
+    assert_eq!(bench.clock.now(), began, "a wait that would pass the deadline is not begun");
 
     bench.script.set("a", [Play::Hang]);
-    assert_eq!(
-        bench.run_job(&job, std::future::pending()).await.0,
-        End::Stopped("outcome_unknown")
-    );
+    assert_eq!(bench.run_job(&job, std::future::pending()).await.0, End::Stopped("outcome_unknown"));
     assert_eq!(bench.clock.now().since(began), Duration::from_millis(500));
 
     bench.script.set("a", [Play::HangBeforeSending]);
-    assert_eq!(
-        bench.run_job(&job, std::future::pending()).await.0,
-        End::Stopped("deadline_exceeded")
-    );
+    assert_eq!(bench.run_job(&job, std::future::pending()).await.0, End::Stopped("deadline_exceeded"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -731,13 +558,8 @@ async fn the_retry_budget_stops_a_storm_and_never_the_first_fallback_to_a_closed
 
 #[tokio::test(start_paused = true)]
 async fn a_lower_tier_serves_only_when_the_upper_is_full_or_unusable() {
-    let bench = Arc::new(Bench::new([
-        member("upper").room(2),
-        member("lower").priority(1).room(10),
-    ]));
-    ["upper", "lower"]
-        .iter()
-        .for_each(|name| bench.script.set(name, [Play::After(Duration::from_secs(1))]));
+    let bench = Arc::new(Bench::new([member("upper").room(2), member("lower").priority(1).room(10)]));
+    ["upper", "lower"].iter().for_each(|name| bench.script.set(name, [Play::After(Duration::from_secs(1))]));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let bench = bench.clone();
@@ -753,10 +575,7 @@ async fn a_feature_that_no_member_has_is_named() {
     let bench = two();
     let mut job = bench.job(false);
     job.needs.thinking = true;
-    assert_eq!(
-        bench.run_job(&job, std::future::pending()).await.0,
-        End::Stopped("unsupported")
-    );
+    assert_eq!(bench.run_job(&job, std::future::pending()).await.0, End::Stopped("unsupported"));
     bench.edit(|specs| specs[1].features.thinking = true);
     assert_eq!(bench.run_job(&job, std::future::pending()).await.0, served("b"));
 }
@@ -780,9 +599,7 @@ where
     U: forebay_engine::Upstream,
     U::Stream: EventSource<Event = &'static str>,
 {
-    let Served::Stream(mut live) = served else {
-        panic!("a stream was asked for")
-    };
+    let Served::Stream(mut live) = served else { panic!("a stream was asked for") };
     let mut texts = Vec::new();
     loop {
         match live.next().await {
@@ -802,14 +619,9 @@ async fn stream(
     beats: Vec<Result<Beat, Failure>>,
 ) -> (Vec<&'static str>, Option<Failure>, Record) {
     bench.script.set("a", [Play::Stream(beats)]);
-    bench
-        .script
-        .set("b", [Play::Stream(vec![Ok(Beat::Text("from b"))])]);
+    bench.script.set("b", [Play::Stream(vec![Ok(Beat::Text("from b"))])]);
     let record = Record::default();
-    let served = bench
-        .engine
-        .run(&*bench.script, &record, &bench.job(true), std::future::pending())
-        .await;
+    let served = bench.engine.run(&*bench.script, &record, &bench.job(true), std::future::pending()).await;
     let (texts, failure) = read_all(served.expect("a stream")).await;
     (texts, failure, record)
 }
@@ -847,10 +659,7 @@ async fn s4_s5_after_its_first_content_a_death_is_told_and_nothing_is_glued_on()
             stream(&bench, vec![Ok(Beat::Role), Ok(Beat::Text("half")), death]).await;
         assert_eq!(texts, ["role", "half"]);
         assert_eq!(failure.map(|failure| failure.class), Some(Class::Unknown));
-        assert_eq!(
-            (record.kinds(), bench.script.calls()),
-            (vec![INITIAL], vec!["a".to_owned()])
-        );
+        assert_eq!((record.kinds(), bench.script.calls()), (vec![INITIAL], vec!["a".to_owned()]));
     }
 }
 
@@ -865,9 +674,7 @@ async fn a_committed_stream_may_be_silent_for_a_minute_and_without_content_for_t
     assert_eq!(bench.clock.now().since(began), Duration::from_secs(180));
 
     // S13: content every fifty seconds, for ten minutes and more.
-    let beats = (0..15)
-        .flat_map(|_| [Ok(Beat::Text("x")), Ok(Beat::Wait(50_000))])
-        .collect();
+    let beats = (0..15).flat_map(|_| [Ok(Beat::Text("x")), Ok(Beat::Wait(50_000))]).collect();
     let (texts, failure, _) = stream(&two(), beats).await;
     assert_eq!((texts.len(), failure), (15, None));
 }
@@ -875,32 +682,15 @@ async fn a_committed_stream_may_be_silent_for_a_minute_and_without_content_for_t
 #[tokio::test(start_paused = true)]
 async fn a_stream_succeeds_at_its_first_content_and_a_later_death_is_one_more_failure() {
     let bench = two();
-    bench
-        .script
-        .set("a", [Play::Stream(vec![Ok(Beat::Text("x")), Err(cut())])]);
+    bench.script.set("a", [Play::Stream(vec![Ok(Beat::Text("x")), Err(cut())])]);
     let record = Record::default();
-    let served = bench
-        .engine
-        .run(&*bench.script, &record, &bench.job(true), std::future::pending())
-        .await;
-    let Ok(Served::Stream(mut live)) = served else {
-        panic!("a stream")
-    };
-    let failures = || {
-        bench
-            .member("a")
-            .state
-            .breaker
-            .view(bench.clock.now())
-            .consecutive_failures
-    };
+    let served = bench.engine.run(&*bench.script, &record, &bench.job(true), std::future::pending()).await;
+    let Ok(Served::Stream(mut live)) = served else { panic!("a stream") };
+    let failures = || bench.member("a").state.breaker.view(bench.clock.now()).consecutive_failures;
     assert_eq!((failures(), bench.member("a").state.in_flight.taken()), (0, 1));
     assert_eq!(live.next().await, Ok(Some("x")));
     let failure = live.next().await.expect_err("it dies");
     let ended = live.end(&forebay_engine::live::StreamEnd::Died(failure), None, None);
     assert_eq!((failures(), bench.member("a").state.in_flight.taken()), (1, 0));
-    assert_eq!(
-        (ended.status, ended.outcome_unknown),
-        (AttemptStatus::Failed, true)
-    );
+    assert_eq!((ended.status, ended.outcome_unknown), (AttemptStatus::Failed, true));
 }

@@ -13,15 +13,11 @@ fn shares(bench: &Bench, picks: usize, seed: u64) -> HashMap<String, f64> {
     let (pool, random) = (bench.pool(), SeededRandom::new(seed));
     let mut counts: HashMap<String, usize> = HashMap::new();
     for _ in 0..picks {
-        let picked = pool
-            .pick(&Wish::any(Needs::default()), &random, bench.clock.now())
-            .expect("someone is free");
+        let picked =
+            pool.pick(&Wish::any(Needs::default()), &random, bench.clock.now()).expect("someone is free");
         *counts.entry(picked.member.name.to_string()).or_default() += 1;
     }
-    counts
-        .into_iter()
-        .map(|(name, count)| (name, count as f64 / picks as f64))
-        .collect()
+    counts.into_iter().map(|(name, count)| (name, count as f64 / picks as f64)).collect()
 }
 
 fn near(share: f64, expected: f64) -> bool {
@@ -35,10 +31,7 @@ fn one_three_six() -> Bench {
 #[tokio::test]
 async fn a_hundred_thousand_picks_follow_the_weights_within_a_point() {
     let shares = shares(&one_three_six(), 100_000, 11);
-    assert!(
-        near(shares["a"], 0.1) && near(shares["b"], 0.3) && near(shares["c"], 0.6),
-        "{shares:?}"
-    );
+    assert!(near(shares["a"], 0.1) && near(shares["b"], 0.3) && near(shares["c"], 0.6), "{shares:?}");
 }
 
 #[tokio::test]
@@ -46,10 +39,7 @@ async fn with_the_heaviest_open_the_others_keep_their_ratio() {
     let bench = one_three_six();
     bench.open("c");
     let shares = shares(&bench, 100_000, 12);
-    assert!(
-        near(shares["a"], 0.25) && near(shares["b"], 0.75) && shares.len() == 2,
-        "{shares:?}"
-    );
+    assert!(near(shares["a"], 0.25) && near(shares["b"], 0.75) && shares.len() == 2, "{shares:?}");
 }
 
 #[tokio::test]
@@ -58,13 +48,8 @@ async fn a_dry_run_gives_the_same_shares_and_takes_nothing() {
     bench.open("c");
     let (pool, random) = (bench.pool(), SeededRandom::new(3));
     let wish = Wish::any(Needs::default());
-    let of_b = (0..10_000).filter(|_| {
-        &*pool
-            .dry_pick(&wish, &random, bench.clock.now())
-            .expect("a pick")
-            .name
-            == "b"
-    });
+    let of_b = (0..10_000)
+        .filter(|_| &*pool.dry_pick(&wish, &random, bench.clock.now()).expect("a pick").name == "b");
     let share = of_b.count() as f64 / 10_000.0;
     assert!((0.73..0.77).contains(&share), "{share}");
     assert!(pool.members().all(|member| member.state.in_flight.taken() == 0));
@@ -72,10 +57,7 @@ async fn a_dry_run_gives_the_same_shares_and_takes_nothing() {
 
 #[tokio::test]
 async fn round_robin_gives_each_its_turn_and_skips_who_is_unusable() {
-    let policy = PoolPolicy {
-        strategy: Strategy::RoundRobin,
-        ..PoolPolicy::default()
-    };
+    let policy = PoolPolicy { strategy: Strategy::RoundRobin, ..PoolPolicy::default() };
     let bench = Bench::with([member("a"), member("b"), member("c")], policy, 1);
     let all = shares(&bench, 300, 1);
     assert!(all.values().all(|share| near(*share, 1.0 / 3.0)), "{all:?}");

@@ -40,12 +40,8 @@ pub(super) async fn bind(
     body: Bytes,
 ) -> Result<Json<Value>, AdminError> {
     let wish: BindingWish = AdminError::optional_body(&body)?;
-    admin
-        .bind_account(&by.name, &model, &label, wish.priority)
-        .await?;
-    Ok(Json(
-        json!({ "model": model, "account": label, "priority": wish.priority }),
-    ))
+    admin.bind_account(&by.name, &model, &label, wish.priority).await?;
+    Ok(Json(json!({ "model": model, "account": label, "priority": wish.priority })))
 }
 
 /// DELETE /models/{name}/accounts/{label}
@@ -90,9 +86,7 @@ impl Admin {
     fn account_exists(&self, label: &str) -> Result<(), AdminError> {
         let snapshot = self.catalog.snapshot();
         let found = snapshot.rows.find(Section::Accounts, label);
-        found
-            .map(drop)
-            .ok_or_else(|| AdminError::not_found(format!("account {label}")))
+        found.map(drop).ok_or_else(|| AdminError::not_found(format!("account {label}")))
     }
 
     /// Accounts whose models are all inactive show no cooldown: nothing can use them.
@@ -105,10 +99,7 @@ impl Admin {
             .iter()
             .map(|row| {
                 let used = used_today.get(&row.id).copied().unwrap_or_default();
-                (
-                    row.id.as_str(),
-                    self.live_account(row, u64::try_from(used).unwrap_or_default(), now),
-                )
+                (row.id.as_str(), self.live_account(row, u64::try_from(used).unwrap_or_default(), now))
             })
             .collect();
         for pool in snapshot.alone.values() {
@@ -126,11 +117,7 @@ impl Admin {
                     ));
                     if let Some(reason) = binding.cooldown.reason(now) {
                         let newer = self.last_error(&reason);
-                        if account
-                            .last_error
-                            .as_ref()
-                            .is_none_or(|last| last.at.ms < newer.at.ms)
-                        {
+                        if account.last_error.as_ref().is_none_or(|last| last.at.ms < newer.at.ms) {
                             account.last_error = Some(newer);
                         }
                     }
@@ -139,27 +126,20 @@ impl Admin {
         }
         let mut accounts: Vec<_> = live.into_values().collect();
         accounts.sort_by(|a, b| a.label.cmp(&b.label));
-        AccountLive {
-            at: shown(ms(now), &self.time_zone),
-            accounts,
-        }
+        AccountLive { at: shown(ms(now), &self.time_zone), accounts }
     }
 
     fn live_account(&self, row: &ConfigRow, used_today: u64, now: Moment) -> LiveAccount {
         let revision = row.key.as_ref().map_or(1, |key| key.revision);
         let id = AccountId(row.id.as_str().into());
-        let state = self
-            .state
-            .account(&id, u64::try_from(revision).unwrap_or_default());
+        let state = self.state.account(&id, u64::try_from(revision).unwrap_or_default());
         let reason = state.cooldown.reason(now);
         LiveAccount {
             label: row.name.clone(),
             rps_milli: 0,
             in_flight: state.in_flight.taken().into(),
             used_today,
-            cooldowns: shown_cooldown(&state.cooldown, Some(&row.name), None, now)
-                .into_iter()
-                .collect(),
+            cooldowns: shown_cooldown(&state.cooldown, Some(&row.name), None, now).into_iter().collect(),
             last_used: None,
             last_error: reason.as_ref().map(|reason| self.last_error(reason)),
         }
@@ -179,12 +159,7 @@ impl AccountsPort for Admin {
     fn list(&self) -> PortFuture<'_, Vec<AccountRow>> {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
-            Ok(snapshot
-                .rows
-                .accounts
-                .iter()
-                .map(|row| account_row(&snapshot, row))
-                .collect())
+            Ok(snapshot.rows.accounts.iter().map(|row| account_row(&snapshot, row)).collect())
         })
     }
 
@@ -216,10 +191,7 @@ impl AccountsPort for Admin {
     fn add<'a>(&'a self, by: &'a Operator, account: &'a AccountNew) -> PortFuture<'a, ()> {
         Box::pin(async move {
             if self.account_exists(&account.label).is_ok() {
-                return Err(PortError::conflict(format!(
-                    "account {} exists already",
-                    account.label
-                )));
+                return Err(PortError::conflict(format!("account {} exists already", account.label)));
             }
             if account.key.expose().is_empty() {
                 return Err(PortError::invalid("key", "must not be empty"));
@@ -244,8 +216,7 @@ impl AccountsPort for Admin {
             if key.expose().is_empty() {
                 return Err(PortError::invalid("key", "must not be empty"));
             }
-            self.put_account(by, label, &json!({ "account_key": key.expose() }))
-                .await
+            self.put_account(by, label, &json!({ "account_key": key.expose() })).await
         })
     }
 
@@ -285,15 +256,8 @@ fn account_row(snapshot: &Snapshot, row: &ConfigRow) -> AccountRow {
         .iter()
         .filter(|binding| binding.account_id == row.id)
         .filter_map(|binding| {
-            let model = snapshot
-                .rows
-                .models
-                .iter()
-                .find(|model| model.id == binding.model_id)?;
-            Some(BindingRow {
-                model: model.name.clone(),
-                priority: binding.priority,
-            })
+            let model = snapshot.rows.models.iter().find(|model| model.id == binding.model_id)?;
+            Some(BindingRow { model: model.name.clone(), priority: binding.priority })
         })
         .collect();
     bindings.sort_by(|a, b| (a.priority, &a.model).cmp(&(b.priority, &b.model)));
@@ -303,9 +267,7 @@ fn account_row(snapshot: &Snapshot, row: &ConfigRow) -> AccountRow {
         key_last4: last_four(snapshot, &id),
         settings: AccountEdit {
             max_rps: row.real("max_rps").unwrap_or_default(),
-            max_concurrency: row
-                .whole("max_concurrency")
-                .and_then(|limit| u32::try_from(limit).ok()),
+            max_concurrency: row.whole("max_concurrency").and_then(|limit| u32::try_from(limit).ok()),
             max_tpm: whole("max_tpm"),
             daily_limit: whole("daily_limit"),
             region: row.optional_text("region").map(str::to_owned),

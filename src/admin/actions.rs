@@ -32,18 +32,14 @@ impl Admin {
     pub(super) async fn reset_breaker(&self, by: &str, name: &str) -> Result<bool, AdminError> {
         let model = self.model(name)?;
         let was_open = self.reset_one(by, &model);
-        self.audit_breaker(by, "reset breaker", &model.name, Value::Null)
-            .await?;
+        self.audit_breaker(by, "reset breaker", &model.name, Value::Null).await?;
         Ok(was_open)
     }
 
     /// Closes the breakers of a pool's members, or of every model. Returns how many were not closed.
     pub(super) async fn reset_breakers(&self, by: &str, pool: Option<&GroupKey>) -> Result<u32, AdminError> {
         let snapshot = self.catalog.snapshot();
-        let models = snapshot
-            .models
-            .values()
-            .filter(|model| pool.is_none() || model.pool.as_ref() == pool);
+        let models = snapshot.models.values().filter(|model| pool.is_none() || model.pool.as_ref() == pool);
         let mut count = 0;
         for model in models {
             let state = self.state.model(&model.id, BreakerPolicy::default());
@@ -53,24 +49,14 @@ impl Admin {
         }
         let object = pool.map_or("all breakers".to_owned(), |key| format!("breakers of pool {key}"));
         self.catalog
-            .audit(
-                Author(by),
-                "reset",
-                &object,
-                None,
-                Some(&json!({ "count": count }).to_string()),
-            )
+            .audit(Author(by), "reset", &object, None, Some(&json!({ "count": count }).to_string()))
             .await?;
         Ok(count)
     }
 
     fn reset_one(&self, by: &str, model: &ModelTarget) -> bool {
         let now = self.now();
-        let transition = self
-            .state
-            .model(&model.id, BreakerPolicy::default())
-            .breaker
-            .reset(now);
+        let transition = self.state.model(&model.id, BreakerPolicy::default()).breaker.reset(now);
         let was_open = transition.from != BreakerState::Closed;
         self.record(by, model, transition);
         was_open
@@ -89,19 +75,9 @@ impl Admin {
         let model = self.model(name)?;
         let now = self.now();
         let until = now + Duration::from_secs(seconds.into());
-        let transition = self
-            .state
-            .model(&model.id, BreakerPolicy::default())
-            .breaker
-            .force_open(until, now);
+        let transition = self.state.model(&model.id, BreakerPolicy::default()).breaker.force_open(until, now);
         self.record(by, &model, transition);
-        self.audit_breaker(
-            by,
-            "force breaker open",
-            &model.name,
-            json!({ "seconds": seconds }),
-        )
-        .await?;
+        self.audit_breaker(by, "force breaker open", &model.name, json!({ "seconds": seconds })).await?;
         Ok(until)
     }
 
@@ -113,16 +89,7 @@ impl Admin {
         after: Value,
     ) -> Result<(), AdminError> {
         let after = (!after.is_null()).then(|| after.to_string());
-        Ok(self
-            .catalog
-            .audit(
-                Author(by),
-                action,
-                &format!("model {model}"),
-                None,
-                after.as_deref(),
-            )
-            .await?)
+        Ok(self.catalog.audit(Author(by), action, &format!("model {model}"), None, after.as_deref()).await?)
     }
 
     fn record(&self, by: &str, model: &ModelTarget, transition: Transition) {
@@ -155,33 +122,17 @@ impl Admin {
             }
         }
         self.state.room().open();
-        Ok(self
-            .catalog
-            .audit(
-                Author(by),
-                "clear cooldown",
-                &format!("account {label}"),
-                None,
-                None,
-            )
-            .await?)
+        Ok(self.catalog.audit(Author(by), "clear cooldown", &format!("account {label}"), None, None).await?)
     }
 
     /// The model of that name.
     pub(super) fn model(&self, name: &str) -> Result<Arc<ModelTarget>, AdminError> {
         let snapshot = self.catalog.snapshot();
         let id = named(&snapshot, name).ok_or_else(|| AdminError::not_found(format!("model {name}")))?;
-        snapshot
-            .models
-            .get(&id)
-            .cloned()
-            .ok_or_else(|| AdminError::not_found(format!("model {name}")))
+        snapshot.models.get(&id).cloned().ok_or_else(|| AdminError::not_found(format!("model {name}")))
     }
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Option<ModelId> {
-    snapshot
-        .rows
-        .find(Section::Models, name)
-        .map(|row| ModelId(row.id.as_str().into()))
+    snapshot.rows.find(Section::Models, name).map(|row| ModelId(row.id.as_str().into()))
 }

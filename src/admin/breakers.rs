@@ -31,9 +31,7 @@ pub(super) async fn reset(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, AdminError> {
     let changed = admin.reset_breaker(&by.name, &name).await?;
-    Ok(Json(
-        json!({ "model": name, "state": "closed", "was_closed": !changed }),
-    ))
+    Ok(Json(json!({ "model": name, "state": "closed", "was_closed": !changed })))
 }
 
 /// POST /breakers/reset
@@ -41,9 +39,7 @@ pub(super) async fn reset_all(
     by: Administrator,
     State(admin): State<Admin>,
 ) -> Result<Json<Value>, AdminError> {
-    Ok(Json(
-        json!({ "reset": admin.reset_breakers(&by.name, None).await? }),
-    ))
+    Ok(Json(json!({ "reset": admin.reset_breakers(&by.name, None).await? })))
 }
 
 /// POST /breakers/{name}/force-open
@@ -55,9 +51,7 @@ pub(super) async fn force_open(
 ) -> Result<Json<Value>, AdminError> {
     let Json(body) = body.map_err(|error| AdminError::invalid("seconds", error.body_text()))?;
     let until = admin.force_breaker(&by.name, &name, body.seconds).await?;
-    Ok(Json(
-        json!({ "model": name, "state": "open", "open_until": moment_rfc3339(until) }),
-    ))
+    Ok(Json(json!({ "model": name, "state": "open", "open_until": moment_rfc3339(until) })))
 }
 
 /// GET /breaker-events
@@ -67,16 +61,10 @@ pub(super) async fn events(
     query: Result<Query<Since>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, AdminError> {
     let Query(query) = query.map_err(|error| AdminError::invalid("since", error.body_text()))?;
-    let since = query
-        .since
-        .as_deref()
-        .map(|text| parse("since", text, &admin.time_zone))
-        .transpose()?;
+    let since = query.since.as_deref().map(|text| parse("since", text, &admin.time_zone)).transpose()?;
     let limit = AdminError::page_limit(query.limit, 100)?;
     let events = admin.events.since(since.unwrap_or_default(), limit).await?;
-    Ok(Json(
-        json!({ "events": events.iter().map(event_json).collect::<Vec<_>>() }),
-    ))
+    Ok(Json(json!({ "events": events.iter().map(event_json).collect::<Vec<_>>() })))
 }
 
 pub(super) fn event_json(event: &BreakerEvent) -> Value {
@@ -97,10 +85,7 @@ pub(super) fn event_json(event: &BreakerEvent) -> Value {
 /// Why a breaker is as it is, for people.
 pub(super) fn cause_text(event: &BreakerEvent) -> String {
     let cause = event.cause.replace('_', " ");
-    let cause = event
-        .detail
-        .as_ref()
-        .map_or(cause.clone(), |detail| format!("{cause} ({detail})"));
+    let cause = event.detail.as_ref().map_or(cause.clone(), |detail| format!("{cause} ({detail})"));
     match &event.by_operator {
         Some(name) => format!("{cause} by {name}"),
         None => cause,

@@ -52,11 +52,8 @@ pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Result<Json<V
         .map(|row| {
             let mut caller = export_row(Section::Callers, row, &snapshot.rows);
             caller["balance"] = json!(balances.get(&row.id).copied().unwrap_or_default());
-            caller["in_flight"] = snapshot
-                .callers
-                .get(&row.id)
-                .map_or(0, |caller| caller.in_flight.taken())
-                .into();
+            caller["in_flight"] =
+                snapshot.callers.get(&row.id).map_or(0, |caller| caller.in_flight.taken()).into();
             caller["tokens"] = tokens.remove(&row.id).unwrap_or_default().into();
             caller
         })
@@ -91,16 +88,10 @@ pub(super) async fn create_token(
     body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), AdminError> {
     let wish: TokenWish = AdminError::optional_body(&body)?;
-    let expires_at = wish
-        .expires_at
-        .as_deref()
-        .map(|text| parse("expires_at", text, &admin.time_zone))
-        .transpose()?;
+    let expires_at =
+        wish.expires_at.as_deref().map(|text| parse("expires_at", text, &admin.time_zone)).transpose()?;
     let expires_at = expires_at.unwrap_or_default();
-    let new = admin
-        .catalog
-        .issue_token(&name, expires_at, Author(&by.name))
-        .await?;
+    let new = admin.catalog.issue_token(&name, expires_at, Author(&by.name)).await?;
     let answer = json!({ "token": new.token, "prefix": new.prefix, "expires_at": rfc3339(expires_at) });
     Ok((StatusCode::CREATED, Json(answer)))
 }
@@ -111,10 +102,7 @@ pub(super) async fn delete_token(
     State(admin): State<Admin>,
     Path((name, prefix)): Path<(String, String)>,
 ) -> Result<Json<Value>, AdminError> {
-    let deleted = admin
-        .catalog
-        .revoke_tokens(&name, &prefix, Author(&by.name))
-        .await?;
+    let deleted = admin.catalog.revoke_tokens(&name, &prefix, Author(&by.name)).await?;
     Ok(Json(json!({ "deleted": deleted })))
 }
 
@@ -135,21 +123,12 @@ pub(super) async fn grant(
         .parse()
         .map_err(|error: forebay_engine::policy::Invalid| AdminError::invalid("amount", error.0))?;
     if amount == Micros::ZERO || amount.0.unsigned_abs() > 1 << 60 {
-        return Err(AdminError::invalid(
-            "amount",
-            "must not be 0, and less than 1152921504606",
-        ));
+        return Err(AdminError::invalid("amount", "must not be 0, and less than 1152921504606"));
     }
     let id = admin.catalog.caller_id(&name)?;
-    let balance = admin
-        .ledger
-        .grant(&id, amount, body.reason.as_deref(), &by.name)
-        .await?;
+    let balance = admin.ledger.grant(&id, amount, body.reason.as_deref(), &by.name).await?;
     let after = json!({ "amount": amount, "balance": balance, "reason": body.reason }).to_string();
     let object = format!("caller {name}");
-    admin
-        .catalog
-        .audit(Author(&by.name), "credits", &object, None, Some(&after))
-        .await?;
+    admin.catalog.audit(Author(&by.name), "credits", &object, None, Some(&after)).await?;
     Ok(Json(json!({ "balance": balance })))
 }

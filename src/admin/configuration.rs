@@ -32,9 +32,7 @@ impl Admin {
         let snapshot = self.catalog.snapshot();
         let row = snapshot.rows.find(section, name);
         let shown = row.map(|row| crate::catalog::export_row(section, row, &snapshot.rows));
-        Ok(Json(
-            json!({ (section.one()): shown, "changes": difference.changes }),
-        ))
+        Ok(Json(json!({ (section.one()): shown, "changes": difference.changes })))
     }
 
     async fn delete_row(&self, by: &str, section: Section, name: &str) -> Result<Json<Value>, AdminError> {
@@ -45,16 +43,12 @@ impl Admin {
 
 /// The PUT and DELETE of the rows of a section.
 pub(super) fn rows(section: Section) -> MethodRouter<Admin> {
-    put(
-        move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>, row: Row| async move {
-            admin.put_json(&by.name, section, &name, row).await
-        },
-    )
-    .delete(
-        move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>| async move {
-            admin.delete_row(&by.name, section, &name).await
-        },
-    )
+    put(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>, row: Row| async move {
+        admin.put_json(&by.name, section, &name, row).await
+    })
+    .delete(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>| async move {
+        admin.delete_row(&by.name, section, &name).await
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -64,9 +58,7 @@ pub(super) struct DryRun {
 
 impl DryRun {
     fn is_on(&self) -> bool {
-        self.dry_run
-            .as_deref()
-            .is_some_and(|value| !matches!(value, "0" | "false" | ""))
+        self.dry_run.as_deref().is_some_and(|value| !matches!(value, "0" | "false" | ""))
     }
 }
 
@@ -91,10 +83,7 @@ pub(super) async fn import(
 ) -> Result<Json<Value>, AdminError> {
     let text = std::str::from_utf8(&body).map_err(|_| AdminError::invalid("", "the body must be UTF-8"))?;
     let document = import::parse(text, &|_| None).map_err(AdminError::Invalid)?;
-    let Difference { changes } = admin
-        .catalog
-        .import(&document, Author(&by.name), dry_run.is_on())
-        .await?;
+    let Difference { changes } = admin.catalog.import(&document, Author(&by.name), dry_run.is_on()).await?;
     Ok(Json(json!({ "dry_run": dry_run.is_on(), "changes": changes })))
 }
 
@@ -127,9 +116,7 @@ pub(super) async fn audit(
     entries.truncate(limit as usize);
     let next = entries.last().filter(|_| more).map(|entry| entry.id.clone());
     let parsed = |text: &Option<String>| -> Value {
-        text.as_deref()
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
     let entries: Vec<Value> = entries
         .iter()

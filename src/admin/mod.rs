@@ -84,10 +84,7 @@ impl std::ops::Deref for Admin {
 impl Admin {
     /// Over these parts.
     pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(Inner {
-            parts,
-            throttle: Throttle::default(),
-        }))
+        Self(Arc::new(Inner { parts, throttle: Throttle::default() }))
     }
 
     /// The routes under /api/admin. They want the session layer around them, and the client's address
@@ -95,16 +92,10 @@ impl Admin {
     pub fn routes(&self) -> Router {
         Router::new()
             .route("/pools", get(pools::list))
-            .route(
-                "/pools/{name}",
-                get(pools::show).merge(configuration::rows(Section::Pools)),
-            )
+            .route("/pools/{name}", get(pools::show).merge(configuration::rows(Section::Pools)))
             .route("/pools/{name}/mock-generate-probe", post(pools::probe))
             .route("/models/{name}", configuration::rows(Section::Models))
-            .route(
-                "/models/{name}/accounts/{label}",
-                put(accounts::bind).delete(accounts::unbind),
-            )
+            .route("/models/{name}/accounts/{label}", put(accounts::bind).delete(accounts::unbind))
             .route("/providers/{name}", configuration::rows(Section::Providers))
             .route("/accounts/{name}", configuration::rows(Section::Accounts))
             .route("/accounts/{name}/clear-cooldown", post(accounts::clear_cooldown))
@@ -112,10 +103,7 @@ impl Admin {
             .route("/callers/{name}", configuration::rows(Section::Callers))
             .route("/callers/{name}/tokens", post(callers::create_token))
             .route("/callers/{name}/tokens/{prefix}", delete(callers::delete_token))
-            .route(
-                "/callers/{name}/credits",
-                get(callers::grants).post(callers::grant),
-            )
+            .route("/callers/{name}/credits", get(callers::grants).post(callers::grant))
             .route("/breakers/reset", post(breakers::reset_all))
             .route("/breakers/{name}/reset", post(breakers::reset))
             .route("/breakers/{name}/force-open", post(breakers::force_open))
@@ -123,10 +111,7 @@ impl Admin {
             .route("/tasks", get(tasks::list))
             .route("/tasks/{id}", get(tasks::show))
             .route("/config", get(configuration::export).put(configuration::import))
-            .route(
-                "/settings",
-                get(configuration::settings).put(configuration::put_settings),
-            )
+            .route("/settings", get(configuration::settings).put(configuration::put_settings))
             .route("/audit", get(configuration::audit))
             .fallback(|| async { AdminError::not_found("this path") })
             .method_not_allowed_fallback(|| async { AdminError::method_not_allowed() })

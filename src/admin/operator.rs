@@ -54,21 +54,12 @@ impl Admin {
     /// own pages; a token is no browser's own doing, and so needs no such check.
     async fn authorize(&self, parts: &Parts) -> Result<Operator, AdminError> {
         if let Some(token) = bearer(&parts.headers) {
-            return self
-                .operators
-                .of_token(token)
-                .await?
-                .ok_or(AdminError::Unauthorized);
+            return self.operators.of_token(token).await?.ok_or(AdminError::Unauthorized);
         }
-        let operator = self
-            .session_operator(parts)
-            .await?
-            .ok_or(AdminError::Unauthorized)?;
+        let operator = self.session_operator(parts).await?.ok_or(AdminError::Unauthorized)?;
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
         if !reads && !is_same_origin(&parts.headers, &self.public_url) {
-            return Err(AdminError::Forbidden(
-                "this request does not come from a page of the console",
-            ));
+            return Err(AdminError::Forbidden("this request does not come from a page of the console"));
         }
         Ok(operator)
     }
@@ -97,20 +88,11 @@ impl Admin {
         if !trusts(&peer) {
             return peer.to_string();
         }
-        let forwarded = parts
-            .headers
-            .get_all("x-forwarded-for")
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        let hops: Vec<IpAddr> = forwarded
-            .flat_map(|list| list.split(','))
-            .filter_map(|hop| hop.trim().parse().ok())
-            .collect();
-        hops.into_iter()
-            .rev()
-            .find(|hop| !trusts(hop))
-            .unwrap_or(peer)
-            .to_string()
+        let forwarded =
+            parts.headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+        let hops: Vec<IpAddr> =
+            forwarded.flat_map(|list| list.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
+        hops.into_iter().rev().find(|hop| !trusts(hop)).unwrap_or(peer).to_string()
     }
 
     async fn try_sign_in(&self, parts: &Parts, name: &str, secret: &Secret) -> Result<Shown, PortError> {
@@ -122,9 +104,7 @@ impl Admin {
         };
         let address = self.client_address(parts);
         if let Some(wait) = self.0.throttle.enter(name, &address, Instant::now()) {
-            return Err(PortError::Throttled {
-                wait_seconds: wait.as_secs().max(1),
-            });
+            return Err(PortError::Throttled { wait_seconds: wait.as_secs().max(1) });
         }
         let known = self.operators.with_password(name, secret.expose()).await;
         let Some(operator) = known.map_err(AdminError::from)? else {
@@ -146,10 +126,7 @@ impl SessionPort for Admin {
     fn sign_out<'a>(&'a self, parts: &'a Parts) -> PortFuture<'a, ()> {
         Box::pin(async move {
             if let Some(session) = parts.extensions.get::<Session>() {
-                session
-                    .flush()
-                    .await
-                    .map_err(|error| PortError::unavailable(error.to_string()))?;
+                session.flush().await.map_err(|error| PortError::unavailable(error.to_string()))?;
             }
             Ok(())
         })
@@ -157,10 +134,7 @@ impl SessionPort for Admin {
 
     fn sign_out_everywhere<'a>(&'a self, parts: &'a Parts, operator: &'a Shown) -> PortFuture<'a, ()> {
         Box::pin(async move {
-            self.operators
-                .end_sessions(&operator.name)
-                .await
-                .map_err(AdminError::from)?;
+            self.operators.end_sessions(&operator.name).await.map_err(AdminError::from)?;
             self.sign_out(parts).await
         })
     }
@@ -173,9 +147,7 @@ impl SessionPort for Admin {
             if presence == Presence::Acting
                 && let Some(session) = parts.extensions.get::<Session>()
             {
-                sessions::touch(session)
-                    .await
-                    .map_err(|error| PortError::unavailable(error.to_string()))?;
+                sessions::touch(session).await.map_err(|error| PortError::unavailable(error.to_string()))?;
             }
             Ok(Some(shown(operator)))
         })
@@ -188,9 +160,8 @@ impl SessionPort for Admin {
         }
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let origin = header("origin").filter(|origin| *origin != "null");
-        let scheme = origin
-            .and_then(|origin| origin.split("://").next())
-            .or_else(|| header("x-forwarded-proto"));
+        let scheme =
+            origin.and_then(|origin| origin.split("://").next()).or_else(|| header("x-forwarded-proto"));
         (scheme == Some("http")).then(|| self.public_url.clone())
     }
 }
@@ -206,8 +177,5 @@ fn shown(operator: Operator) -> Shown {
         Role::Viewer => ShownRole::Viewer,
         Role::Admin => ShownRole::Admin,
     };
-    Shown {
-        name: operator.name,
-        role,
-    }
+    Shown { name: operator.name, role }
 }

@@ -43,12 +43,7 @@ pub(super) struct Probe {
 /// GET /pools
 pub(super) async fn list(_: Viewer, State(admin): State<Admin>) -> Json<Value> {
     let snapshot = admin.catalog.snapshot();
-    let pools: Vec<Value> = snapshot
-        .rows
-        .pools
-        .iter()
-        .map(|row| admin.pool_json(&snapshot, row))
-        .collect();
+    let pools: Vec<Value> = snapshot.rows.pools.iter().map(|row| admin.pool_json(&snapshot, row)).collect();
     Json(json!({ "pools": pools, "problems": admin.problem_texts() }))
 }
 
@@ -80,11 +75,8 @@ pub(super) async fn probe(
         vision: false,
     };
     let picked = admin.dry_picks(&key, n, needs)?;
-    let counts: Map<String, Value> = picked
-        .picked
-        .iter()
-        .map(|count| (count.model.clone(), count.picks.into()))
-        .collect();
+    let counts: Map<String, Value> =
+        picked.picked.iter().map(|count| (count.model.clone(), count.picks.into())).collect();
     let excluded: Map<String, Value> = picked
         .excluded
         .iter()
@@ -100,10 +92,8 @@ impl Admin {
 
     fn pool_json(&self, snapshot: &Snapshot, row: &ConfigRow) -> Value {
         let mut pool = export_row(Section::Pools, row, &snapshot.rows);
-        let members: Vec<Value> = models_of(snapshot, row)
-            .into_iter()
-            .map(|model| self.member_json(snapshot, model))
-            .collect();
+        let members: Vec<Value> =
+            models_of(snapshot, row).into_iter().map(|model| self.member_json(snapshot, model)).collect();
         pool["members"] = members.into();
         pool["active_channels"] = row
             .name
@@ -126,12 +116,8 @@ impl Admin {
                 .accounts
                 .iter()
                 .map(|binding| {
-                    let cooldown = binding
-                        .account
-                        .state
-                        .cooldown
-                        .reason(now)
-                        .or_else(|| binding.cooldown.reason(now));
+                    let cooldown =
+                        binding.account.state.cooldown.reason(now).or_else(|| binding.cooldown.reason(now));
                     json!({
                         "label": &*binding.account.label,
                         "priority": binding.priority.get(),
@@ -174,10 +160,7 @@ impl Admin {
         }
         let snapshot = self.catalog.snapshot();
         let row = pool_row(&snapshot, key)?;
-        let pool = key
-            .parse::<GroupKey>()
-            .ok()
-            .and_then(|key| snapshot.pools.get(&key).cloned());
+        let pool = key.parse::<GroupKey>().ok().and_then(|key| snapshot.pools.get(&key).cloned());
         let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
         let mut why: BTreeMap<String, String> = BTreeMap::new();
         if let Some(pool) = &pool {
@@ -193,8 +176,7 @@ impl Admin {
                 why.insert(name.to_string(), reason.describe(now));
             }
             for member in pool.members().filter(|member| !counts.contains_key(&member.name)) {
-                why.entry(member.name.to_string())
-                    .or_insert_with(|| "a higher tier has room".to_owned());
+                why.entry(member.name.to_string()).or_insert_with(|| "a higher tier has room".to_owned());
             }
         }
         for model in models_of(&snapshot, row) {
@@ -207,18 +189,10 @@ impl Admin {
             };
             why.insert(model.name.clone(), reason.to_owned());
         }
-        let mut picked: Vec<PickCount> = counts
-            .into_iter()
-            .map(|(model, picks)| PickCount {
-                model: model.to_string(),
-                picks,
-            })
-            .collect();
+        let mut picked: Vec<PickCount> =
+            counts.into_iter().map(|(model, picks)| PickCount { model: model.to_string(), picks }).collect();
         picked.sort_by_key(|count| std::cmp::Reverse(count.picks));
-        let excluded = why
-            .into_iter()
-            .map(|(model, reason)| PickRefusal { model, reason })
-            .collect();
+        let excluded = why.into_iter().map(|(model, reason)| PickRefusal { model, reason }).collect();
         Ok(MockPick { n, picked, excluded })
     }
 
@@ -234,11 +208,8 @@ impl Admin {
             calls: 0,
             failed: 0,
         };
-        let pool: Option<&Arc<Pool>> = row
-            .name
-            .parse()
-            .ok()
-            .and_then(|key: GroupKey| snapshot.pools.get(&key));
+        let pool: Option<&Arc<Pool>> =
+            row.name.parse().ok().and_then(|key: GroupKey| snapshot.pools.get(&key));
         for member in pool.into_iter().flat_map(|pool| pool.members()) {
             match member.state.breaker.view(now).state {
                 BreakerState::Closed => live.closed += 1,
@@ -261,26 +232,12 @@ impl Admin {
         let view = state.breaker.view(now);
         let event = self.events.newest(&row.id);
         let recent = state.recent(now);
-        let mut cooldowns: Vec<ShownCooldown> = shown_cooldown(&state.cooldown, None, Some(&row.name), now)
-            .into_iter()
-            .collect();
-        for binding in solo(snapshot, &id)
-            .into_iter()
-            .flat_map(|member| &member.accounts)
-        {
+        let mut cooldowns: Vec<ShownCooldown> =
+            shown_cooldown(&state.cooldown, None, Some(&row.name), now).into_iter().collect();
+        for binding in solo(snapshot, &id).into_iter().flat_map(|member| &member.accounts) {
             let label = &*binding.account.label;
-            cooldowns.extend(shown_cooldown(
-                &binding.account.state.cooldown,
-                Some(label),
-                None,
-                now,
-            ));
-            cooldowns.extend(shown_cooldown(
-                &binding.cooldown,
-                Some(label),
-                Some(&row.name),
-                now,
-            ));
+            cooldowns.extend(shown_cooldown(&binding.account.state.cooldown, Some(label), None, now));
+            cooldowns.extend(shown_cooldown(&binding.cooldown, Some(label), Some(&row.name), now));
         }
         LiveModel {
             model: row.name.clone(),
@@ -318,10 +275,7 @@ impl Admin {
         let named = rows.iter().filter(|row| members_of.contains(&row.name));
         let models = named.flat_map(|row| {
             let models = models_of(&snapshot, row);
-            models
-                .into_iter()
-                .map(|model| self.live_model(&snapshot, &row.name, model))
-                .collect::<Vec<_>>()
+            models.into_iter().map(|model| self.live_model(&snapshot, &row.name, model)).collect::<Vec<_>>()
         });
         LiveView {
             at: shown(ms(self.now()), &self.time_zone),
@@ -335,12 +289,7 @@ impl PoolsPort for Admin {
     fn list(&self) -> PortFuture<'_, Vec<PoolCard>> {
         Box::pin(async {
             let snapshot = self.catalog.snapshot();
-            snapshot
-                .rows
-                .pools
-                .iter()
-                .map(|row| card(&snapshot, row))
-                .collect()
+            snapshot.rows.pools.iter().map(|row| card(&snapshot, row)).collect()
         })
     }
 
@@ -352,15 +301,9 @@ impl PoolsPort for Admin {
         Box::pin(async move {
             let snapshot = self.catalog.snapshot();
             let row = pool_row(&snapshot, key)?;
-            let members = models_of(&snapshot, row)
-                .into_iter()
-                .map(|model| member_row(&snapshot, model))
-                .collect();
-            Ok(PoolDetail {
-                card: card(&snapshot, row)?,
-                settings: settings(&snapshot, row)?,
-                members,
-            })
+            let members =
+                models_of(&snapshot, row).into_iter().map(|model| member_row(&snapshot, model)).collect();
+            Ok(PoolDetail { card: card(&snapshot, row)?, settings: settings(&snapshot, row)?, members })
         })
     }
 
@@ -413,19 +356,12 @@ impl PoolsPort for Admin {
 }
 
 fn pool_row<'a>(snapshot: &'a Snapshot, key: &str) -> Result<&'a ConfigRow, AdminError> {
-    snapshot
-        .rows
-        .find(Section::Pools, key)
-        .ok_or_else(|| AdminError::not_found(format!("pool {key}")))
+    snapshot.rows.find(Section::Pools, key).ok_or_else(|| AdminError::not_found(format!("pool {key}")))
 }
 
 /// The models of a pool, by priority, then name; inactive ones too.
 fn models_of<'a>(snapshot: &'a Snapshot, pool: &ConfigRow) -> Vec<&'a ConfigRow> {
-    let members = snapshot
-        .rows
-        .models
-        .iter()
-        .filter(|model| model.group_id.as_deref() == Some(&pool.id));
+    let members = snapshot.rows.models.iter().filter(|model| model.group_id.as_deref() == Some(&pool.id));
     let mut members: Vec<_> = members.collect();
     members.sort_by_key(|model| (model.whole("priority"), &model.name));
     members
@@ -491,11 +427,7 @@ fn card(snapshot: &Snapshot, row: &ConfigRow) -> Result<PoolCard, PortError> {
         active_members: active.len() as u32,
         total_concurrency: active
             .iter()
-            .map(|model| {
-                model
-                    .whole("max_concurrency")
-                    .and_then(|limit| u64::try_from(limit).ok())
-            })
+            .map(|model| model.whole("max_concurrency").and_then(|limit| u64::try_from(limit).ok()))
             .sum(),
         circuit_failure_threshold: small("circuit_failure_threshold"),
         circuit_recovery_seconds: small("circuit_recovery_seconds"),
@@ -515,11 +447,7 @@ fn settings(snapshot: &Snapshot, row: &ConfigRow) -> Result<PoolEdit, PortError>
 
 fn member_row(snapshot: &Snapshot, row: &ConfigRow) -> MemberRow {
     let accounts = &snapshot.rows.accounts;
-    let bindings = snapshot
-        .rows
-        .bindings
-        .iter()
-        .filter(|binding| binding.model_id == row.id);
+    let bindings = snapshot.rows.bindings.iter().filter(|binding| binding.model_id == row.id);
     let limit = match row.cells.get("max_concurrency") {
         Some(Cell::Whole(limit)) => u32::try_from(*limit).ok(),
         _ => None,

@@ -64,10 +64,7 @@ pub(super) async fn show(
     shown["metadata"] = parsed(&task.metadata);
     shown["output"] = parsed(&task.output);
     shown["platform_cost"] = json!(platform_cost(&attempts));
-    shown["attempts"] = attempts
-        .iter()
-        .map(|attempt| attempt_json(attempt, &task))
-        .collect();
+    shown["attempts"] = attempts.iter().map(|attempt| attempt_json(attempt, &task)).collect();
     Ok(Json(shown))
 }
 
@@ -75,31 +72,16 @@ impl Admin {
     /// `None` when nothing can match: the caller does not exist.
     async fn filter(&self, query: &ListQuery) -> Result<Option<TaskFilter>, AdminError> {
         let words = |field: &'static str, given: &Option<String>, known: Vec<&'static str>| match given {
-            Some(word) if !known.contains(&word.as_str()) => Err(AdminError::invalid(
-                field,
-                format!("must be one of {}", known.join(", ")),
-            )),
+            Some(word) if !known.contains(&word.as_str()) => {
+                Err(AdminError::invalid(field, format!("must be one of {}", known.join(", "))))
+            }
             _ => Ok(()),
         };
-        words(
-            "status",
-            &query.status,
-            shown_as::TaskStatus::ALL.map(shown_as::TaskStatus::as_str).into(),
-        )?;
-        words(
-            "capability",
-            &query.capability,
-            forebay_engine::Capability::ALL.map(|c| c.as_str()).into(),
-        )?;
-        words(
-            "error_class",
-            &query.error_class,
-            Class::ALL.map(Class::as_str).into(),
-        )?;
+        words("status", &query.status, shown_as::TaskStatus::ALL.map(shown_as::TaskStatus::as_str).into())?;
+        words("capability", &query.capability, forebay_engine::Capability::ALL.map(|c| c.as_str()).into())?;
+        words("error_class", &query.error_class, Class::ALL.map(Class::as_str).into())?;
         let time = |field: &str, text: &Option<String>| {
-            text.as_deref()
-                .map(|text| parse(field, text, &self.time_zone))
-                .transpose()
+            text.as_deref().map(|text| parse(field, text, &self.time_zone)).transpose()
         };
         let caller_id = match &query.caller {
             None => None,
@@ -128,10 +110,7 @@ impl Admin {
     }
 
     fn row(&self, task: TaskRow) -> Result<shown_as::TaskRow, PortError> {
-        let model = task
-            .final_model
-            .clone()
-            .or_else(|| task.pool.is_none().then(|| task.asked.clone()));
+        let model = task.final_model.clone().or_else(|| task.pool.is_none().then(|| task.asked.clone()));
         Ok(shown_as::TaskRow {
             status: word(&task.status, "status")?,
             capability: word(&task.capability, "capability")?,
@@ -195,27 +174,11 @@ impl TasksPort for Admin {
             };
             let at = shown(ms(self.now()), &self.time_zone);
             let Some(filter) = self.filter(&query).await? else {
-                return Ok(shown_as::TaskPage {
-                    at,
-                    tasks: Vec::new(),
-                    next_cursor: None,
-                });
+                return Ok(shown_as::TaskPage { at, tasks: Vec::new(), next_cursor: None });
             };
-            let page = self
-                .ledger
-                .list(&filter, cursor, limit)
-                .await
-                .map_err(AdminError::from)?;
-            let tasks = page
-                .tasks
-                .into_iter()
-                .map(|task| self.row(task))
-                .collect::<Result<_, _>>()?;
-            Ok(shown_as::TaskPage {
-                at,
-                tasks,
-                next_cursor: page.next_cursor,
-            })
+            let page = self.ledger.list(&filter, cursor, limit).await.map_err(AdminError::from)?;
+            let tasks = page.tasks.into_iter().map(|task| self.row(task)).collect::<Result<_, _>>()?;
+            Ok(shown_as::TaskPage { at, tasks, next_cursor: page.next_cursor })
         })
     }
 
@@ -227,10 +190,7 @@ impl TasksPort for Admin {
             let attempts_capped = attempts.len() > ATTEMPTS;
             attempts.truncate(ATTEMPTS);
             let views = attempts.into_iter().map(|attempt| self.attempt(attempt, &task));
-            let error = task
-                .error
-                .as_deref()
-                .and_then(|error| serde_json::from_str::<Value>(error).ok());
+            let error = task.error.as_deref().and_then(|error| serde_json::from_str::<Value>(error).ok());
             let text = |error: &Value, field: &str| error[field].as_str().unwrap_or_default().to_owned();
             Ok(shown_as::TaskDetail {
                 attempts: views.collect::<Result<_, _>>()?,
@@ -355,7 +315,5 @@ fn attempt_json(attempt: &AttemptRow, task: &TaskRow) -> Value {
 }
 
 fn parsed(json: &Option<String>) -> Value {
-    json.as_deref()
-        .and_then(|json| serde_json::from_str(json).ok())
-        .unwrap_or_default()
+    json.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }

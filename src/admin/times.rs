@@ -11,20 +11,12 @@ use super::error::AdminError;
 
 /// Milliseconds UTC as RFC 3339; null for 0, which is "not yet".
 pub(super) fn rfc3339(ms: i64) -> Value {
-    if ms == 0 {
-        Value::Null
-    } else {
-        format!("{:.3}", timestamp(ms)).into()
-    }
+    if ms == 0 { Value::Null } else { format!("{:.3}", timestamp(ms)).into() }
 }
 
 /// The engine's moment as RFC 3339; null for "never".
 pub(super) fn moment_rfc3339(at: Moment) -> Value {
-    if at == Moment::NEVER {
-        Value::Null
-    } else {
-        rfc3339(ms(at))
-    }
+    if at == Moment::NEVER { Value::Null } else { rfc3339(ms(at)) }
 }
 
 /// The engine's moment in milliseconds UTC.
@@ -37,10 +29,7 @@ pub(super) fn shown(ms: i64, zone: &TimeZone) -> Shown {
     let at = timestamp(ms);
     Shown {
         ms,
-        text: at
-            .to_zoned(zone.clone())
-            .strftime("%Y-%m-%d %H:%M:%S")
-            .to_string(),
+        text: at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         utc: format!("{at:.3}"),
     }
 }
@@ -58,15 +47,9 @@ pub(super) fn parse(field: &str, text: &str, zone: &TimeZone) -> Result<i64, Adm
     if let Ok(ms) = text.parse::<i64>() {
         return Ok(ms);
     }
-    let local = text
-        .parse::<DateTime>()
-        .ok()
-        .and_then(|local| local.to_zoned(zone.clone()).ok());
+    let local = text.parse::<DateTime>().ok().and_then(|local| local.to_zoned(zone.clone()).ok());
     local.map(|at| at.timestamp().as_millisecond()).ok_or_else(|| {
-        AdminError::invalid(
-            field,
-            "must be a time such as 2026-11-30T02:10:00Z, or 2026-11-30T02:10",
-        )
+        AdminError::invalid(field, "must be a time such as 2026-11-30T02:10:00Z, or 2026-11-30T02:10")
     })
 }
 
@@ -87,10 +70,7 @@ mod tests {
             (shown.text.as_str(), shown.utc.as_str()),
             ("2026-11-30 02:10:03", "2026-11-29T18:10:03.123Z")
         );
-        assert_eq!(
-            parse("from", "2026-11-30T02:10", &zone).expect("a local time"),
-            1_795_975_800_000
-        );
+        assert_eq!(parse("from", "2026-11-30T02:10", &zone).expect("a local time"), 1_795_975_800_000);
         assert_eq!(parse("from", &shown.utc, &zone).expect("an instant"), ms);
         assert!(parse("from", "yesterday", &zone).is_err());
         assert_eq!(rfc3339(0), Value::Null);

@@ -34,10 +34,7 @@ impl Operators {
         if !token.starts_with(tokens::OPERATOR) {
             return Ok(None);
         }
-        let row = self
-            .store
-            .operator_by_token(&tokens::hex(&tokens::hash(token)))
-            .await?;
+        let row = self.store.operator_by_token(&tokens::hex(&tokens::hash(token))).await?;
         Ok(row.as_ref().and_then(enabled))
     }
 
@@ -73,8 +70,5 @@ impl Operators {
 /// A role that is no word of ours may look, and nothing else.
 fn enabled(row: &OperatorRow) -> Option<Operator> {
     let role = row.role.parse().unwrap_or(Role::Viewer);
-    row.is_enabled.then(|| Operator {
-        name: row.name.clone(),
-        role,
-    })
+    row.is_enabled.then(|| Operator { name: row.name.clone(), role })
 }

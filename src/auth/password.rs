@@ -17,10 +17,7 @@ const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$Zm9yZWJheWZvcmViYXk$\
 pub async fn hash(password: String) -> Option<String> {
     let hashed = tokio::task::spawn_blocking(move || {
         let salt = SaltString::generate(&mut OsRng);
-        Argon2::default()
-            .hash_password(password.as_bytes(), &salt)
-            .ok()
-            .map(|hash| hash.to_string())
+        Argon2::default().hash_password(password.as_bytes(), &salt).ok().map(|hash| hash.to_string())
     });
     hashed.await.ok().flatten()
 }
@@ -30,11 +27,8 @@ pub async fn is_right(password: String, hash: Option<String>) -> bool {
     let checked = tokio::task::spawn_blocking(move || {
         let known = hash.is_some();
         let hash = hash.as_deref().unwrap_or(NOBODY);
-        let right = PasswordHash::new(hash).is_ok_and(|hash| {
-            Argon2::default()
-                .verify_password(password.as_bytes(), &hash)
-                .is_ok()
-        });
+        let right = PasswordHash::new(hash)
+            .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
         known && right
     });
     checked.await.unwrap_or(false)
@@ -51,9 +45,6 @@ mod tests {
         assert!(is_right("correct horse".into(), Some(hash.clone())).await);
         assert!(!is_right("wrong horse".into(), Some(hash)).await);
         assert!(!is_right("anything".into(), None).await);
-        assert!(
-            PasswordHash::new(NOBODY).is_ok(),
-            "nobody's hash is checked like any other"
-        );
+        assert!(PasswordHash::new(NOBODY).is_ok(), "nobody's hash is checked like any other");
     }
 }

@@ -56,9 +56,7 @@ pub struct KeyRing {
 
 impl std::fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyRing")
-            .field("versions", &self.keys.keys())
-            .finish()
+        f.debug_struct("KeyRing").field("versions", &self.keys.keys()).finish()
     }
 }
 
@@ -86,10 +84,7 @@ impl KeyRing {
     /// # Errors
     /// When the variable can't be read, is missing on PostgreSQL, or the file can't be made.
     pub fn load(master_keys: Option<&str>, store: &Store) -> Result<Self, SecretsError> {
-        match (
-            master_keys.filter(|keys| !keys.trim().is_empty()),
-            store.sqlite_file(),
-        ) {
+        match (master_keys.filter(|keys| !keys.trim().is_empty()), store.sqlite_file()) {
             (Some(keys), _) => Self::parse(keys),
             (None, Some(database)) => Self::from_file(&database.with_extension("key")),
             (None, None) if store.dialect() == crate::store::Dialect::Sqlite => Ok(Self::random()),
@@ -105,11 +100,7 @@ impl KeyRing {
         let mut keys = BTreeMap::new();
         for (n, entry) in text.trim().split(',').enumerate() {
             let key = entry.trim().split_once(':').and_then(|(version, key)| {
-                let version = version
-                    .trim()
-                    .parse::<i64>()
-                    .ok()
-                    .filter(|version| *version > 0)?;
+                let version = version.trim().parse::<i64>().ok().filter(|version| *version > 0)?;
                 let key = STANDARD.decode(key.trim()).ok()?;
                 Some((version, Aes256Gcm::new_from_slice(&key).ok()?))
             });
@@ -122,16 +113,11 @@ impl KeyRing {
     /// A key that lives as long as the process: for databases in memory.
     pub fn random() -> Self {
         let key = Aes256Gcm::new(&Aes256Gcm::generate_key(OsRng));
-        Self {
-            keys: Arc::new(BTreeMap::from([(1, key)])),
-        }
+        Self { keys: Arc::new(BTreeMap::from([(1, key)])) }
     }
 
     fn from_file(path: &Path) -> Result<Self, SecretsError> {
-        let failed = |source| SecretsError::File {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| SecretsError::File { path: path.to_owned(), source };
         match std::fs::read_to_string(path) {
             Ok(text) => return Self::parse(&text),
             Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {}
@@ -144,9 +130,7 @@ impl KeyRing {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         match options.open(path) {
             Ok(mut file) => {
-                file.write_all(key.as_bytes())
-                    .and_then(|()| file.sync_all())
-                    .map_err(failed)?;
+                file.write_all(key.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
                 tracing::warn!(
                     file = %path.display(),
                     "made a master key; back this file up: without it no stored upstream key can be opened"
@@ -168,10 +152,7 @@ impl KeyRing {
         };
         let nonce = Aes256Gcm::generate_nonce(OsRng);
         let aad = place.associated_data();
-        let payload = Payload {
-            msg: text.as_bytes(),
-            aad: aad.as_bytes(),
-        };
+        let payload = Payload { msg: text.as_bytes(), aad: aad.as_bytes() };
         // AES-GCM refuses only texts of 64 GiB and more.
         let sealed = key.encrypt(&nonce, payload).unwrap_or_default();
         let mut whole = nonce.to_vec();
@@ -188,16 +169,9 @@ impl KeyRing {
         let whole = STANDARD.decode(sealed).map_err(|_| CannotOpen::Damaged)?;
         let (nonce, sealed) = whole.split_at_checked(NONCE_BYTES).ok_or(CannotOpen::Damaged)?;
         let aad = place.associated_data();
-        let payload = Payload {
-            msg: sealed,
-            aad: aad.as_bytes(),
-        };
-        let text = key
-            .decrypt(Nonce::from_slice(nonce), payload)
-            .map_err(|_| CannotOpen::Damaged)?;
-        String::from_utf8(text)
-            .map(SecretString::from)
-            .map_err(|_| CannotOpen::Damaged)
+        let payload = Payload { msg: sealed, aad: aad.as_bytes() };
+        let text = key.decrypt(Nonce::from_slice(nonce), payload).map_err(|_| CannotOpen::Damaged)?;
+        String::from_utf8(text).map(SecretString::from).map_err(|_| CannotOpen::Damaged)
     }
 }
 
@@ -208,18 +182,12 @@ mod tests {
     use super::*;
 
     fn place(row: &str) -> Place<'_> {
-        Place {
-            table: "ai_model_api_accounts",
-            row,
-            column: "account_key",
-        }
+        Place { table: "ai_model_api_accounts", row, column: "account_key" }
     }
 
     fn ring(versions: &[u8]) -> KeyRing {
-        let keys: Vec<String> = versions
-            .iter()
-            .map(|n| format!("{n}:{}", STANDARD.encode([*n; 32])))
-            .collect();
+        let keys: Vec<String> =
+            versions.iter().map(|n| format!("{n}:{}", STANDARD.encode([*n; 32]))).collect();
         KeyRing::parse(&keys.join(",")).expect("these are keys")
     }
 
@@ -229,17 +197,12 @@ mod tests {
         assert_eq!(version, 2, "the highest seals");
         assert!(!sealed.contains("sk-secret"));
         let open = |ring: &KeyRing, row: &str| {
-            ring.open(place(row), &sealed, version)
-                .map(|key| key.expose_secret().to_owned())
+            ring.open(place(row), &sealed, version).map(|key| key.expose_secret().to_owned())
         };
         assert_eq!(open(&ring(&[1, 2]), "a"), Ok("sk-secret".into()));
         assert_eq!(open(&ring(&[1, 2]), "b"), Err(CannotOpen::Damaged));
         assert_eq!(open(&ring(&[1]), "a"), Err(CannotOpen::NoSuchKey(2)));
-        assert_ne!(
-            ring(&[2]).seal(place("a"), "x").0,
-            ring(&[2]).seal(place("a"), "x").0,
-            "a fresh nonce"
-        );
+        assert_ne!(ring(&[2]).seal(place("a"), "x").0, ring(&[2]).seal(place("a"), "x").0, "a fresh nonce");
     }
 
     #[test]

@@ -90,25 +90,16 @@ pub async fn touch(session: &Session) -> Result<(), tower_sessions::session::Err
 impl Sessions {
     async fn write(&self, record: &Record) -> StoreResult<()> {
         let operator = record.data.get(OPERATOR).and_then(|name| name.as_str());
-        let nameless = Record {
-            id: Id(0),
-            ..record.clone()
-        };
+        let nameless = Record { id: Id(0), ..record.clone() };
         let data = serde_json::to_string(&nameless).map_err(|error| Error::Encode(error.to_string()))?;
         let expires_at = record.expiry_date.unix_timestamp().saturating_mul(1_000);
-        let written = self
-            .store
-            .save_session(&hashed(record.id), operator, &data, expires_at)
-            .await;
+        let written = self.store.save_session(&hashed(record.id), operator, &data, expires_at).await;
         written.map_err(|error| Error::Backend(error.to_string()))
     }
 
     async fn read(&self, id: Id) -> StoreResult<Option<Record>> {
-        let data = self
-            .store
-            .session(&hashed(id))
-            .await
-            .map_err(|error| Error::Backend(error.to_string()))?;
+        let data =
+            self.store.session(&hashed(id)).await.map_err(|error| Error::Backend(error.to_string()))?;
         let Some(data) = data else { return Ok(None) };
         let record: Record = serde_json::from_str(&data).map_err(|error| Error::Decode(error.to_string()))?;
         // The id is in no table: the cookie brought it.

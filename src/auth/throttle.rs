@@ -31,11 +31,8 @@ struct Wrong {
 impl Wrong {
     fn wait(self, now: Instant) -> Option<Duration> {
         let beyond = self.tries.checked_sub(FREE)?;
-        let wait = FIRST_WAIT
-            .saturating_mul(2_u32.saturating_pow(beyond.min(20)))
-            .min(LONGEST_WAIT);
-        wait.checked_sub(now.duration_since(self.last))
-            .filter(|left| !left.is_zero())
+        let wait = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(beyond.min(20))).min(LONGEST_WAIT);
+        wait.checked_sub(now.duration_since(self.last)).filter(|left| !left.is_zero())
     }
 }
 
@@ -54,10 +51,7 @@ impl Throttle {
             wrong.retain(|_, wrong| now.duration_since(wrong.last) < FORGOTTEN);
         }
         if wrong.len() >= REMEMBERED
-            && let Some(oldest) = wrong
-                .iter()
-                .min_by_key(|(_, wrong)| wrong.last)
-                .map(|(key, _)| key.clone())
+            && let Some(oldest) = wrong.iter().min_by_key(|(_, wrong)| wrong.last).map(|(key, _)| key.clone())
         {
             wrong.remove(&oldest);
         }
@@ -91,23 +85,12 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(throttle.enter("ops", "1.2.3.4", now), None);
         }
-        assert_eq!(
-            throttle.enter("ops", "9.9.9.9", now),
-            Some(Duration::from_secs(1)),
-            "by name"
-        );
-        assert_eq!(
-            throttle.enter("other", "1.2.3.4", now),
-            Some(Duration::from_secs(1)),
-            "by address"
-        );
+        assert_eq!(throttle.enter("ops", "9.9.9.9", now), Some(Duration::from_secs(1)), "by name");
+        assert_eq!(throttle.enter("other", "1.2.3.4", now), Some(Duration::from_secs(1)), "by address");
         assert_eq!(throttle.enter("other", "9.9.9.9", now), None);
         now += Duration::from_secs(1);
         assert_eq!(throttle.enter("ops", "1.2.3.4", now), None);
-        assert_eq!(
-            throttle.enter("ops", "1.2.3.4", now),
-            Some(Duration::from_secs(2))
-        );
+        assert_eq!(throttle.enter("ops", "1.2.3.4", now), Some(Duration::from_secs(2)));
         throttle.succeeded("ops", "1.2.3.4");
         assert_eq!(throttle.enter("ops", "1.2.3.4", now), None);
     }

@@ -29,9 +29,7 @@ pub struct NewToken {
 
 impl std::fmt::Debug for NewToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewToken")
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
+        f.debug_struct("NewToken").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 

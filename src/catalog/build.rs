@@ -43,27 +43,17 @@ pub(super) fn snapshot(
     let pools: BTreeMap<&str, (GroupKey, PoolPolicy)> = configuration
         .pools
         .iter()
-        .map(|row| {
-            Ok((
-                row.id.as_str(),
-                (wrong(row.name.parse(), "pool", row, "group_key")?, policy(row)?),
-            ))
-        })
+        .map(|row| Ok((row.id.as_str(), (wrong(row.name.parse(), "pool", row, "group_key")?, policy(row)?))))
         .collect::<Result<_, Problem>>()?;
     let mut bindings: HashMap<&str, Vec<(&str, i64)>> = HashMap::new();
     for binding in &configuration.bindings {
-        bindings
-            .entry(&binding.model_id)
-            .or_default()
-            .push((&binding.account_id, binding.priority));
+        bindings.entry(&binding.model_id).or_default().push((&binding.account_id, binding.priority));
     }
     let mut members: HashMap<&str, Vec<Member>> = HashMap::new();
     for row in &configuration.models {
         let pool = row.group_id.as_deref().and_then(|id| pools.get(id));
-        let price = row
-            .group_id
-            .as_deref()
-            .and_then(|id| configuration.pools.iter().find(|pool| pool.id == id));
+        let price =
+            row.group_id.as_deref().and_then(|id| configuration.pools.iter().find(|pool| pool.id == id));
         let target = model(row, pool.map(|(key, _)| key.clone()), price, &new.providers)?;
         if target.is_active && target.provider.is_enabled {
             let policy = pool.map(|(_, policy)| policy.clone()).unwrap_or_default();
@@ -97,9 +87,7 @@ pub(super) fn snapshot(
 
 /// The state of a model that is asked for by name has a queue of its own under this key.
 fn alone_key(model_id: &str) -> GroupKey {
-    format!("model:{model_id}")
-        .parse()
-        .unwrap_or_else(|_| GroupKey::none())
+    format!("model:{model_id}").parse().unwrap_or_else(|_| GroupKey::none())
 }
 
 fn provider(row: &ConfigRow) -> Provider {
@@ -126,19 +114,13 @@ fn accounts(
     for row in &configuration.accounts {
         let id = AccountId(row.id.as_str().into());
         let label: Arc<str> = row.name.as_str().into();
-        let (text, version, revision) = row
-            .key
-            .as_ref()
-            .map_or(("", 0, 1), |key| (key.text.as_str(), key.version, key.revision));
+        let (text, version, revision) =
+            row.key.as_ref().map_or(("", 0, 1), |key| (key.text.as_str(), key.version, key.revision));
         let key_revision = u64::try_from(revision).unwrap_or_default();
         let problem = match keys.open(account_key(&row.id), text, version) {
             _ if text.is_empty() => Some("it has no key: enter one".to_owned()),
             Ok(key) => {
-                let credential = Credential {
-                    key,
-                    key_revision,
-                    label: label.clone(),
-                };
+                let credential = Credential { key, key_revision, label: label.clone() };
                 new.accounts.insert(id.clone(), credential);
                 None
             }
@@ -149,10 +131,7 @@ fn accounts(
             new.account_problems.insert(id.clone(), problem.clone());
         }
         let headroom = row.real("headroom").unwrap_or_default();
-        let rate = row
-            .real("max_rps")
-            .map(|rps| Rate::try_new(rps, headroom))
-            .transpose();
+        let rate = row.real("max_rps").map(|rps| Rate::try_new(rps, headroom)).transpose();
         let account = Account {
             state: state.account(&id, key_revision),
             id,
@@ -182,20 +161,12 @@ fn model(
     let provider = providers.get(row.text("provider")).cloned();
     let own = prices(row, "model", "prices")?;
     let routing = export::routing(row);
-    let upstream = row
-        .optional_text("upstream_model")
-        .filter(|name| !name.is_empty())
-        .unwrap_or(&row.name);
+    let upstream = row.optional_text("upstream_model").filter(|name| !name.is_empty()).unwrap_or(&row.name);
     Ok(ModelTarget {
         id: ModelId(row.id.as_str().into()),
         name: row.name.as_str().into(),
         public_alias: row.optional_text("public_alias").map(str::to_owned),
-        provider: wrong(
-            provider.ok_or(Invalid("must name a provider")),
-            "model",
-            row,
-            "provider",
-        )?,
+        provider: wrong(provider.ok_or(Invalid("must name a provider")), "model", row, "provider")?,
         base_url: row.optional_text("base_url").map(Into::into),
         upstream_model: upstream.into(),
         capability: wrong(row.text("capability").parse(), "model", row, "capability")?,
@@ -235,21 +206,14 @@ fn member(
         model: target.id.clone(),
         name: target.name.clone(),
         provider: target.provider.key.clone(),
-        weight: wrong(
-            Weight::try_new(row.whole("weight").unwrap_or(1)),
-            "model",
-            row,
-            "weight",
-        )?,
+        weight: wrong(Weight::try_new(row.whole("weight").unwrap_or(1)), "model", row, "weight")?,
         priority: wrong(
             Priority::try_new(row.whole("priority").unwrap_or_default()),
             "model",
             row,
             "priority",
         )?,
-        max_concurrency: row
-            .whole("max_concurrency")
-            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        max_concurrency: row.whole("max_concurrency").map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
         features: Features {
             stream: flag("stream", defaults.stream),
             tools: flag("tools", defaults.tools),
@@ -294,9 +258,7 @@ fn policy(row: &ConfigRow) -> Result<PoolPolicy, Problem> {
         // Only a sentence may be paid twice: for other capabilities the switch has no effect.
         retry_unknown: row.flag("retry_unknown") && row.text("capability") == Capability::Text.as_str(),
         queue_timeout: ms("queue_timeout_ms"),
-        queue_max: row
-            .whole("queue_max")
-            .map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+        queue_max: row.whole("queue_max").map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         first_packet_timeout: ms("first_packet_timeout_ms"),
         idle_timeout: ms("idle_timeout_ms"),
         content_timeout: ms("content_timeout_ms"),
@@ -309,9 +271,7 @@ fn pool_config(
     members: &[Member],
     models: &HashMap<ModelId, Arc<ModelTarget>>,
 ) -> Result<PoolConfig, Problem> {
-    let outputs = members
-        .iter()
-        .map(|member| models.get(&member.model).and_then(|model| model.max_output));
+    let outputs = members.iter().map(|member| models.get(&member.model).and_then(|model| model.max_output));
     let outputs: Option<Vec<u64>> = outputs.collect();
     Ok(PoolConfig {
         id: row.id.clone(),
@@ -369,13 +329,7 @@ fn callers(configuration: &Configuration, old: &Snapshot, new: &mut Snapshot) {
     }
     for token in &configuration.tokens {
         if let (Some(hash), Some(caller)) = (tokens::unhex(&token.hash), new.callers.get(&token.caller_id)) {
-            new.tokens.insert(
-                hash,
-                TokenRow {
-                    caller: caller.clone(),
-                    expires_at: token.expires_at,
-                },
-            );
+            new.tokens.insert(hash, TokenRow { caller: caller.clone(), expires_at: token.expires_at });
         }
     }
 }

@@ -28,15 +28,10 @@ pub(super) fn problems(configuration: &Configuration) -> Vec<Problem> {
 }
 
 fn references(configuration: &Configuration, problems: &mut Vec<Problem>) {
-    let providers: HashSet<&str> = configuration
-        .providers
-        .iter()
-        .map(|row| row.name.as_str())
-        .collect();
-    for (section, rows) in [
-        (Section::Accounts, &configuration.accounts),
-        (Section::Models, &configuration.models),
-    ] {
+    let providers: HashSet<&str> = configuration.providers.iter().map(|row| row.name.as_str()).collect();
+    for (section, rows) in
+        [(Section::Accounts, &configuration.accounts), (Section::Models, &configuration.models)]
+    {
         for row in rows {
             let provider = row.text("provider");
             if !providers.contains(provider) {
@@ -53,10 +48,9 @@ fn references(configuration: &Configuration, problems: &mut Vec<Problem>) {
     let models = by_id(&configuration.models);
     let pools = by_id(&configuration.pools);
     for binding in &configuration.bindings {
-        let (Some(model), Some(account)) = (
-            models.get(binding.model_id.as_str()),
-            accounts.get(binding.account_id.as_str()),
-        ) else {
+        let (Some(model), Some(account)) =
+            (models.get(binding.model_id.as_str()), accounts.get(binding.account_id.as_str()))
+        else {
             continue;
         };
         let (of_model, of_account) = (model.text("provider"), account.text("provider"));
@@ -64,10 +58,7 @@ fn references(configuration: &Configuration, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(
                 named(Section::Models, model),
                 "accounts",
-                format!(
-                    "account {} is of provider {of_account}, the model of {of_model}",
-                    account.name
-                ),
+                format!("account {} is of provider {of_account}, the model of {of_model}", account.name),
             ));
         }
     }
@@ -95,31 +86,19 @@ fn aliases(configuration: &Configuration, problems: &mut Vec<Problem>) {
     let mut taken: HashMap<&str, String> = HashMap::new();
     for section in [Section::Pools, Section::Models] {
         for row in configuration.rows(section) {
-            taken
-                .entry(row.name.as_str())
-                .or_insert_with(|| named(section, row));
+            taken.entry(row.name.as_str()).or_insert_with(|| named(section, row));
         }
     }
     let mut aliases: HashMap<&str, String> = HashMap::new();
     for section in [Section::Pools, Section::Models] {
         for row in configuration.rows(section) {
-            let Some(alias) = row
-                .optional_text("public_alias")
-                .filter(|alias| !alias.is_empty())
-            else {
+            let Some(alias) = row.optional_text("public_alias").filter(|alias| !alias.is_empty()) else {
                 continue;
             };
             let me = named(section, row);
-            let other = taken
-                .get(alias)
-                .filter(|other| **other != me)
-                .or_else(|| aliases.get(alias));
+            let other = taken.get(alias).filter(|other| **other != me).or_else(|| aliases.get(alias));
             if let Some(other) = other {
-                problems.push(Problem::new(
-                    &me,
-                    "public_alias",
-                    format!("{alias} is taken by {other}"),
-                ));
+                problems.push(Problem::new(&me, "public_alias", format!("{alias} is taken by {other}")));
             }
             aliases.insert(alias, me);
         }
@@ -127,11 +106,8 @@ fn aliases(configuration: &Configuration, problems: &mut Vec<Problem>) {
 }
 
 fn settings(configuration: &Configuration, problems: &mut Vec<Problem>) {
-    let dotted: serde_json::Map<String, Value> = configuration
-        .settings
-        .iter()
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let dotted: serde_json::Map<String, Value> =
+        configuration.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     if let Err(wrong) = import::parse_settings(&Value::Object(dotted)) {
         problems.extend(wrong);
     }

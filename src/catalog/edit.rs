@@ -69,10 +69,7 @@ impl Catalog {
     /// # Errors
     /// When the result would not hold together: nothing is changed then.
     pub async fn put(&self, item: Item, by: Author<'_>) -> Result<Difference, CatalogError> {
-        let document = Document {
-            items: vec![item],
-            settings: BTreeMap::new(),
-        };
+        let document = Document { items: vec![item], settings: BTreeMap::new() };
         self.import(&document, by, false).await
     }
 
@@ -85,15 +82,7 @@ impl Catalog {
         settings: BTreeMap<String, Value>,
         by: Author<'_>,
     ) -> Result<Difference, CatalogError> {
-        self.import(
-            &Document {
-                items: Vec::new(),
-                settings,
-            },
-            by,
-            false,
-        )
-        .await
+        self.import(&Document { items: Vec::new(), settings }, by, false).await
     }
 
     /// Deletes a row that nothing uses.
@@ -112,10 +101,7 @@ impl Catalog {
         let row = before.find(section, name).ok_or_else(|| missing(section, name))?;
         let users = users(&before, section, row);
         if !users.is_empty() {
-            return Err(CatalogError::InUse {
-                what: format!("{} {name}", section.one()),
-                by: users,
-            });
+            return Err(CatalogError::InUse { what: format!("{} {name}", section.one()), by: users });
         }
         config::delete(&mut transaction, section, &row.id).await?;
         self.finish(transaction, &before, by, false).await
@@ -158,12 +144,9 @@ impl Catalog {
         let _turn = self.turn.lock().await;
         let mut transaction = self.store.write().await?;
         let before = config::read_all(&mut transaction).await?;
-        let model_row = before
-            .find(Section::Models, model)
-            .ok_or_else(|| missing(Section::Models, model))?;
-        let account_row = before
-            .find(Section::Accounts, account)
-            .ok_or_else(|| missing(Section::Accounts, account))?;
+        let model_row = before.find(Section::Models, model).ok_or_else(|| missing(Section::Models, model))?;
+        let account_row =
+            before.find(Section::Accounts, account).ok_or_else(|| missing(Section::Accounts, account))?;
         let mut bindings = bindings_of(&before, &model_row.id);
         let had = bindings.len();
         bindings.retain(|(id, _)| *id != account_row.id);
@@ -194,9 +177,7 @@ impl Catalog {
         if !problems.is_empty() {
             return Err(CatalogError::Invalid(problems));
         }
-        let difference = Difference {
-            changes: changes(before, &after),
-        };
+        let difference = Difference { changes: changes(before, &after) };
         if dry_run || difference.changes.is_empty() {
             transaction.rollback().await?;
             return Ok(difference);
@@ -204,15 +185,8 @@ impl Catalog {
         for change in &difference.changes {
             let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
             let (was, is) = (text(&change.before), text(&change.after));
-            audit_in(
-                &mut transaction,
-                by.0,
-                change.action,
-                &change.object,
-                was.as_deref(),
-                is.as_deref(),
-            )
-            .await?;
+            audit_in(&mut transaction, by.0, change.action, &change.object, was.as_deref(), is.as_deref())
+                .await?;
         }
         transaction.commit().await?;
         self.load().await?;
@@ -232,11 +206,8 @@ impl Catalog {
         let mut problems = Vec::new();
         for section in [Section::Providers, Section::Models] {
             for row in after.rows(section) {
-                let provider = if section == Section::Providers {
-                    row.name.as_str()
-                } else {
-                    row.text("provider")
-                };
+                let provider =
+                    if section == Section::Providers { row.name.as_str() } else { row.text("provider") };
                 let allow = allowed.get(provider).copied().unwrap_or_default();
                 let old = before.find(section, &row.name);
                 for column in ["base_url", "proxy_url"] {
@@ -329,11 +300,7 @@ async fn put_model(
         Some(None) => None,
         Some(Some(key)) => {
             let pool = now.find(Section::Pools, key);
-            Some(
-                pool.ok_or_else(|| invalid(item, "pool", &format!("there is no pool {key}")))?
-                    .id
-                    .clone(),
-            )
+            Some(pool.ok_or_else(|| invalid(item, "pool", &format!("there is no pool {key}")))?.id.clone())
         }
     };
     let written = old.and_then(|old| old.metadata.as_deref()).unwrap_or("{}");
@@ -352,13 +319,8 @@ async fn put_model(
     let mut bindings = Vec::new();
     for binding in accounts {
         let account = now.find(Section::Accounts, &binding.label);
-        let account = account.ok_or_else(|| {
-            invalid(
-                item,
-                "accounts",
-                &format!("there is no account {}", binding.label),
-            )
-        })?;
+        let account = account
+            .ok_or_else(|| invalid(item, "accounts", &format!("there is no account {}", binding.label)))?;
         bindings.push((account.id.clone(), i64::from(binding.priority.get())));
     }
     bindings.sort();
@@ -378,10 +340,7 @@ async fn put_caller(
     by: Author<'_>,
 ) -> Result<(), CatalogError> {
     let before = old.and_then(|old| old.plan.clone());
-    let mut plan = before.clone().unwrap_or(config::Plan {
-        concurrent_tasks: 10,
-        ..config::Plan::default()
-    });
+    let mut plan = before.clone().unwrap_or(config::Plan { concurrent_tasks: 10, ..config::Plan::default() });
     plan.concurrent_tasks = item.concurrent_tasks.unwrap_or(plan.concurrent_tasks);
     plan.monthly_credits = item.monthly_credits.unwrap_or(plan.monthly_credits);
     if let Some(pools) = &item.pools {
@@ -399,59 +358,41 @@ async fn put_caller(
 }
 
 fn bindings_of(configuration: &Configuration, model_id: &str) -> Vec<(String, i64)> {
-    let of_model = configuration
-        .bindings
-        .iter()
-        .filter(|binding| binding.model_id == model_id);
-    of_model
-        .map(|binding| (binding.account_id.clone(), binding.priority))
-        .collect()
+    let of_model = configuration.bindings.iter().filter(|binding| binding.model_id == model_id);
+    of_model.map(|binding| (binding.account_id.clone(), binding.priority)).collect()
 }
 
 fn users(configuration: &Configuration, section: Section, row: &ConfigRow) -> Vec<String> {
     let mut users = Vec::new();
-    let model_name = |id: &str| {
-        configuration
-            .models
-            .iter()
-            .find(|model| model.id == id)
-            .map(|model| &model.name)
-    };
+    let model_name =
+        |id: &str| configuration.models.iter().find(|model| model.id == id).map(|model| &model.name);
     match section {
         Section::Providers => {
-            for (section, rows) in [
-                (Section::Models, &configuration.models),
-                (Section::Accounts, &configuration.accounts),
-            ] {
+            for (section, rows) in
+                [(Section::Models, &configuration.models), (Section::Accounts, &configuration.accounts)]
+            {
                 let of_it = rows.iter().filter(|other| other.text("provider") == row.name);
                 users.extend(of_it.map(|other| format!("{} {}", section.one(), other.name)));
             }
         }
         Section::Accounts => {
-            let bound = configuration
-                .bindings
-                .iter()
-                .filter(|binding| binding.account_id == row.id);
+            let bound = configuration.bindings.iter().filter(|binding| binding.account_id == row.id);
             users.extend(
                 bound.filter_map(|binding| Some(format!("model {}", model_name(&binding.model_id)?))),
             );
         }
         Section::Pools => {
-            let members = configuration
-                .models
-                .iter()
-                .filter(|model| model.group_id.as_deref() == Some(&row.id));
+            let members =
+                configuration.models.iter().filter(|model| model.group_id.as_deref() == Some(&row.id));
             users.extend(members.map(|model| format!("model {}", model.name)));
             let default = configuration.settings.iter().filter(|(name, value)| {
                 name.starts_with("default_pool.") && value.as_str() == Some(&row.name)
             });
             users.extend(default.map(|(name, _)| format!("setting {name}")));
-            let allowed = configuration.callers.iter().filter(|caller| {
-                caller
-                    .plan
-                    .as_ref()
-                    .is_some_and(|plan| plan.pools.contains(&row.name))
-            });
+            let allowed = configuration
+                .callers
+                .iter()
+                .filter(|caller| caller.plan.as_ref().is_some_and(|plan| plan.pools.contains(&row.name)));
             users.extend(allowed.map(|caller| format!("caller {}", caller.name)));
         }
         Section::Models => {
@@ -480,28 +421,14 @@ fn changes(before: &Configuration, after: &Configuration) -> Vec<Change> {
             }
             let object = format!("{} {}", section.one(), row.name);
             changes.push(match was {
-                None => Change {
-                    object,
-                    action: "create",
-                    before: Value::Null,
-                    after: Value::Object(is),
-                },
+                None => Change { object, action: "create", before: Value::Null, after: Value::Object(is) },
                 Some(was) => {
                     let differs = |name: &String| was.get(name) != is.get(name);
                     let only = |all: &serde_json::Map<String, Value>| -> Value {
                         let fields = all.iter().filter(|(name, _)| differs(name));
-                        Value::Object(
-                            fields
-                                .map(|(name, value)| (name.clone(), value.clone()))
-                                .collect(),
-                        )
+                        Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
                     };
-                    Change {
-                        object,
-                        action: "change",
-                        before: only(&was),
-                        after: only(&is),
-                    }
+                    Change { object, action: "change", before: only(&was), after: only(&is) }
                 }
             });
         }

@@ -12,10 +12,8 @@ pub fn export(configuration: &Configuration) -> Value {
     let names = Names::of(configuration);
     let mut file = Map::new();
     for section in Section::ALL {
-        let rows = configuration
-            .rows(section)
-            .iter()
-            .map(|row| row_json(section, row, configuration, &names));
+        let rows =
+            configuration.rows(section).iter().map(|row| row_json(section, row, configuration, &names));
         file.insert(section.as_str().to_owned(), rows.map(Value::Object).collect());
     }
     file.insert("settings".to_owned(), json!(configuration.settings));
@@ -37,22 +35,13 @@ pub(super) struct Names<'a> {
 impl<'a> Names<'a> {
     pub(super) fn of(configuration: &'a Configuration) -> Self {
         fn by_id(rows: &[ConfigRow]) -> HashMap<&str, &str> {
-            rows.iter()
-                .map(|row| (row.id.as_str(), row.name.as_str()))
-                .collect()
+            rows.iter().map(|row| (row.id.as_str(), row.name.as_str())).collect()
         }
         let mut bindings: HashMap<&str, Vec<(&str, i64)>> = HashMap::new();
         for binding in &configuration.bindings {
-            bindings
-                .entry(&binding.model_id)
-                .or_default()
-                .push((&binding.account_id, binding.priority));
+            bindings.entry(&binding.model_id).or_default().push((&binding.account_id, binding.priority));
         }
-        Self {
-            pools: by_id(&configuration.pools),
-            accounts: by_id(&configuration.accounts),
-            bindings,
-        }
+        Self { pools: by_id(&configuration.pools), accounts: by_id(&configuration.accounts), bindings }
     }
 }
 
@@ -73,10 +62,7 @@ pub(super) fn row_json(
             out.insert("account_key".to_owned(), MASK.into());
         }
         Section::Models => {
-            let pool = row
-                .group_id
-                .as_deref()
-                .and_then(|id| names.pools.get(id).copied());
+            let pool = row.group_id.as_deref().and_then(|id| names.pools.get(id).copied());
             out.insert("pool".to_owned(), json!(pool));
             out.insert("routing".to_owned(), routing(row));
             let accounts: Vec<Value> = names
@@ -110,11 +96,8 @@ pub(super) fn row_json(
 
 /// `fallback_on_failure` and `fallback_candidate` of a model.
 pub(super) fn routing(model: &ConfigRow) -> Value {
-    let metadata: Value = model
-        .metadata
-        .as_deref()
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
+    let metadata: Value =
+        model.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let flag = |name: &str, default: bool| metadata["routing"][name].as_bool().unwrap_or(default);
     json!({
         "fallback_on_failure": flag("fallback_on_failure", false),

@@ -71,11 +71,7 @@ impl From<sqlx::Error> for CatalogError {
 }
 
 fn list(problems: &[Problem]) -> String {
-    problems
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// The configuration, live.
@@ -94,9 +90,7 @@ pub struct Catalog {
 
 impl std::fmt::Debug for Catalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Catalog")
-            .field("version", &self.snapshot.load().version)
-            .finish_non_exhaustive()
+        f.debug_struct("Catalog").field("version", &self.snapshot.load().version).finish_non_exhaustive()
     }
 }
 
@@ -136,10 +130,7 @@ impl Catalog {
 
     /// Why the newest configuration in the database was not taken; empty when it was.
     pub fn problems(&self) -> Vec<Problem> {
-        self.problems
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes the newest configuration, if it holds together.
@@ -223,17 +214,12 @@ impl Catalog {
     async fn seal(&self, configuration: &Configuration) -> Result<bool, CatalogError> {
         let mut found = false;
         for account in &configuration.accounts {
-            let Some(key) = account
-                .key
-                .as_ref()
-                .filter(|key| key.version == 0 && !key.text.is_empty())
+            let Some(key) = account.key.as_ref().filter(|key| key.version == 0 && !key.text.is_empty())
             else {
                 continue;
             };
             let (sealed, version) = self.keys.seal(account_key(&account.id), &key.text);
-            self.store
-                .seal_key(&account.id, &key.text, &sealed, version)
-                .await?;
+            self.store.seal_key(&account.id, &key.text, &sealed, version).await?;
             tracing::info!(account = %account.name, "sealed a key that was stored in the clear");
             found = true;
         }
@@ -242,19 +228,12 @@ impl Catalog {
 }
 
 fn members(snapshot: &Snapshot) -> impl Iterator<Item = &ModelId> {
-    snapshot
-        .pools
-        .values()
-        .flat_map(|pool| pool.members().map(|member| &member.model))
+    snapshot.pools.values().flat_map(|pool| pool.members().map(|member| &member.model))
 }
 
 /// Where an account's key is sealed.
 pub(crate) const fn account_key(account_id: &str) -> Place<'_> {
-    Place {
-        table: "ai_model_api_accounts",
-        row: account_id,
-        column: "account_key",
-    }
+    Place { table: "ai_model_api_accounts", row: account_id, column: "account_key" }
 }
 
 impl Directory for Catalog {

@@ -18,8 +18,7 @@ impl Catalog {
     pub fn caller_id(&self, name: &str) -> Result<String, CatalogError> {
         let snapshot = self.snapshot();
         let row = snapshot.rows.find(Section::Callers, name);
-        row.map(|row| row.id.clone())
-            .ok_or_else(|| CatalogError::Missing(format!("caller {name}")))
+        row.map(|row| row.id.clone()).ok_or_else(|| CatalogError::Missing(format!("caller {name}")))
     }
 
     /// A new token for a caller, live when this returns. `expires_at` in milliseconds UTC; 0 = never.
@@ -34,18 +33,9 @@ impl Catalog {
     ) -> Result<NewToken, CatalogError> {
         let new = NewToken::random(tokens::CALLER);
         let id = self.caller_id(caller)?;
-        self.store
-            .add_caller_token(&id, &new.hash, &new.prefix, expires_at)
-            .await?;
+        self.store.add_caller_token(&id, &new.hash, &new.prefix, expires_at).await?;
         let after = json!({ "prefix": new.prefix, "expires_at": expires_at }).to_string();
-        self.audit(
-            by,
-            "create token",
-            &format!("caller {caller}"),
-            None,
-            Some(&after),
-        )
-        .await?;
+        self.audit(by, "create token", &format!("caller {caller}"), None, Some(&after)).await?;
         self.reload().await?;
         Ok(new)
     }
@@ -63,19 +53,10 @@ impl Catalog {
         let id = self.caller_id(caller)?;
         let revoked = self.store.remove_caller_tokens(&id, prefix).await?;
         if revoked == 0 {
-            return Err(CatalogError::Missing(format!(
-                "a token {prefix} of caller {caller}"
-            )));
+            return Err(CatalogError::Missing(format!("a token {prefix} of caller {caller}")));
         }
         let before = json!({ "prefix": prefix }).to_string();
-        self.audit(
-            by,
-            "delete token",
-            &format!("caller {caller}"),
-            Some(&before),
-            None,
-        )
-        .await?;
+        self.audit(by, "delete token", &format!("caller {caller}"), Some(&before), None).await?;
         self.reload().await?;
         Ok(revoked)
     }

@@ -79,10 +79,7 @@ impl Settings {
                     "retries" => policy.retries = small,
                     "waits_ms" => {
                         let waits = value.as_array().into_iter().flatten();
-                        policy.waits = waits
-                            .filter_map(Value::as_u64)
-                            .map(Duration::from_millis)
-                            .collect();
+                        policy.waits = waits.filter_map(Value::as_u64).map(Duration::from_millis).collect();
                     }
                     "attempt_ms" => policy.attempt = ms,
                     "stream_attempt_ms" => policy.stream_attempt = ms,
@@ -115,23 +112,12 @@ impl Settings {
 
     /// Every setting with its value of now, nested as the API shows them.
     pub fn to_json(&self) -> Value {
-        let CooldownPolicy {
-            rate_limited,
-            auth,
-            auth_max,
-            connect,
-            quota,
-            misconfigured,
-        } = &self.routing.cooldown;
+        let CooldownPolicy { rate_limited, auth, auth_max, connect, quota, misconfigured } =
+            &self.routing.cooldown;
         let mut routing = Map::new();
         for capability in Capability::ALL {
-            let RetryPolicy {
-                retries,
-                waits,
-                attempt,
-                stream_attempt,
-                total,
-            } = self.routing.retry(capability);
+            let RetryPolicy { retries, waits, attempt, stream_attempt, total } =
+                self.routing.retry(capability);
             let shown = json!({
                 "retries": retries,
                 "waits_ms": waits.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
@@ -185,10 +171,7 @@ mod tests {
     fn a_row_changes_its_setting_and_no_other() {
         let rows = BTreeMap::from([("routing.text.waits_ms".to_owned(), json!([10]))]);
         let settings = Settings::read(&rows);
-        assert_eq!(
-            settings.routing.retry(Capability::Text).waits,
-            [Duration::from_millis(10)]
-        );
+        assert_eq!(settings.routing.retry(Capability::Text).waits, [Duration::from_millis(10)]);
         assert_eq!(settings.routing.retry(Capability::Text).retries, 2);
         assert_eq!(settings.body_limit, Settings::default().body_limit);
     }

@@ -25,6 +25,9 @@ use print::Printer;
 /// Who the audit log says it was.
 const BY: Author<'static> = Author("command line");
 
+/// What a new caller begins with, unless it is said.
+const CREDITS: &str = "100";
+
 /// What the commands need to know.
 #[derive(Clone)]
 pub struct Settings {
@@ -40,9 +43,7 @@ pub struct Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
-            .field("sqlite_sync_full", &self.sqlite_sync_full)
-            .finish_non_exhaustive()
+        f.debug_struct("Settings").field("sqlite_sync_full", &self.sqlite_sync_full).finish_non_exhaustive()
     }
 }
 
@@ -113,10 +114,10 @@ pub enum CallerCommand {
     Create {
         /// The caller's name
         name: String,
-        /// Credits to begin with; only for a new caller
+        /// Credits to begin with; only for a new caller [100]
         #[arg(long)]
         credits: Option<String>,
-        /// Tasks under way at once
+        /// Tasks under way at once [10]
         #[arg(long)]
         concurrent_tasks: Option<u32>,
         #[command(flatten)]
@@ -158,30 +159,16 @@ pub async fn run(command: Command, settings: &Settings) -> ExitCode {
 
 async fn run_command(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
-        Command::Import {
-            file,
-            dry_run,
-            output,
-        } => import_file(settings, &file, dry_run, output).await?,
+        Command::Import { file, dry_run, output } => import_file(settings, &file, dry_run, output).await?,
         Command::Export => {
             let catalog = open(settings).await?.catalog;
             println!("{}", pretty(&catalog.export()));
         }
-        Command::Admin(AdminCommand::Create {
-            name,
-            password_stdin,
-            role,
-            output,
-        }) => {
+        Command::Admin(AdminCommand::Create { name, password_stdin, role, output }) => {
             create_admin(settings, &name, password_stdin, &role, output).await?;
         }
         Command::Admin(AdminCommand::Token { name, output }) => admin_token(settings, &name, output).await?,
-        Command::Caller(CallerCommand::Create {
-            name,
-            credits,
-            concurrent_tasks,
-            output,
-        }) => {
+        Command::Caller(CallerCommand::Create { name, credits, concurrent_tasks, output }) => {
             create_caller(settings, &name, credits, concurrent_tasks, output).await?;
         }
         Command::Check { output } => return Ok(check(settings, output).await),
@@ -197,10 +184,7 @@ struct Opened {
 
 async fn open(settings: &Settings) -> Result<Opened, Failure> {
     let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
-    let keys = KeyRing::load(
-        settings.master_keys.as_ref().map(ExposeSecret::expose_secret),
-        &store,
-    )?;
+    let keys = KeyRing::load(settings.master_keys.as_ref().map(ExposeSecret::expose_secret), &store)?;
     let state: Arc<dyn State> = Arc::new(LocalState::new());
     let clock = Arc::new(TokioClock::new());
     let catalog = Catalog::open(store.clone(), keys, state, clock, settings.guard.clone()).await?;
@@ -221,11 +205,7 @@ async fn import_file(
     let text = text.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
     let document = import::parse(&text, &|name| std::env::var(name).ok())
         .map_err(|problems| Failure::Catalog(CatalogError::Invalid(problems)))?;
-    let difference = open(settings)
-        .await?
-        .catalog
-        .import(&document, BY, dry_run)
-        .await?;
+    let difference = open(settings).await?.catalog.import(&document, BY, dry_run).await?;
     let printer = Printer::new(output);
     printer.json(&json!({ "dry_run": dry_run, "changes": difference.changes }));
     for change in &difference.changes {
@@ -249,19 +229,14 @@ async fn create_admin(
     role: &str,
     output: Output,
 ) -> Result<(), Failure> {
-    let role: Role = role
-        .parse()
-        .map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
+    let role: Role =
+        role.parse().map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
     if name.is_empty() || name.trim() != name || name.chars().any(char::is_control) {
-        return Err(Failure::Said(
-            "the name must not be empty, nor have spaces around it".into(),
-        ));
+        return Err(Failure::Said("the name must not be empty, nor have spaces around it".into()));
     }
     let (secret, made) = if password_stdin {
         let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Failure::Said(error.to_string()))?;
+        std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::Said(error.to_string()))?;
         (text.trim_end_matches(['\r', '\n']).to_owned(), false)
     } else {
         (NewToken::random("").token.chars().take(20).collect(), true)
@@ -309,20 +284,10 @@ async fn admin_token(settings: &Settings, name: &str, output: Output) -> Result<
         )));
     }
     let after = json!({ "prefix": new.prefix }).to_string();
-    store
-        .audit(
-            BY.0,
-            "create token",
-            &format!("operator {name}"),
-            None,
-            Some(&after),
-        )
-        .await?;
+    store.audit(BY.0, "create token", &format!("operator {name}"), None, Some(&after)).await?;
     let printer = Printer::new(output);
     printer.json(&json!({ "operator": name, "token": new.token }));
-    printer.line(&format!(
-        "a new token for {name}, shown only now; older ones have ended:"
-    ));
+    printer.line(&format!("a new token for {name}, shown only now; older ones have ended:"));
     printer.line(&new.token);
     Ok(())
 }
@@ -335,14 +300,14 @@ async fn create_caller(
     output: Output,
 ) -> Result<(), Failure> {
     let Opened { store, catalog } = open(settings).await?;
+    let is_new = catalog.caller_id(name).is_err();
     let mut row = json!({});
-    if let Some(credits) = &credits {
-        row["credits"] = credits.clone().into();
+    if let Some(credits) = credits.or(is_new.then(|| CREDITS.to_owned())) {
+        row["credits"] = credits.into();
     }
     if let Some(concurrent_tasks) = concurrent_tasks {
         row["plan"] = json!({ "concurrent_tasks": concurrent_tasks });
     }
-    let is_new = catalog.caller_id(name).is_err();
     let item = import::parse_row(Section::Callers, name, &row).map_err(CatalogError::Invalid)?;
     catalog.put(item, BY).await?;
     let new = catalog.issue_token(name, 0, BY).await?;
@@ -365,11 +330,7 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
     match Store::open(&settings.database_url, settings.sqlite_sync_full).await {
         Err(error) => checks.push(("database", Err(error.to_string()))),
         Ok(store) => {
-            let kind = if store.dialect() == Dialect::Sqlite {
-                "SQLite"
-            } else {
-                "PostgreSQL"
-            };
+            let kind = if store.dialect() == Dialect::Sqlite { "SQLite" } else { "PostgreSQL" };
             checks.push(("database", Ok(format!("{kind} answers, migrated"))));
             checks.push((
                 "credits",
@@ -399,28 +360,19 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
                 Ok(Opened { catalog, .. }) => {
                     let snapshot = catalog.snapshot();
                     let (pools, models) = (snapshot.pools.len(), snapshot.alone.len());
-                    checks.push((
-                        "configuration",
-                        Ok(format!("{pools} active pools, {models} usable models")),
-                    ));
+                    checks
+                        .push(("configuration", Ok(format!("{pools} active pools, {models} usable models"))));
                     let broken: Vec<String> = snapshot
                         .rows
                         .accounts
                         .iter()
                         .filter_map(|row| {
                             let id = forebay_engine::AccountId(row.id.as_str().into());
-                            Some(format!(
-                                "account {}: {}",
-                                row.name,
-                                snapshot.account_problems.get(&id)?
-                            ))
+                            Some(format!("account {}: {}", row.name, snapshot.account_problems.get(&id)?))
                         })
                         .collect();
-                    let keys = if broken.is_empty() {
-                        Ok("all open".to_owned())
-                    } else {
-                        Err(broken.join("; "))
-                    };
+                    let keys =
+                        if broken.is_empty() { Ok("all open".to_owned()) } else { Err(broken.join("; ")) };
                     checks.push(("keys", keys));
                 }
             }
@@ -440,11 +392,7 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
         })
         .collect();
     printer.json(&json!({ "ok": is_well, "checks": shown }));
-    if is_well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(), Failure> {
@@ -453,10 +401,7 @@ async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(
         return Err(Failure::Said("back PostgreSQL up with pg_dump".into()));
     }
     if file.exists() {
-        return Err(Failure::Said(format!(
-            "{} exists; name another file",
-            file.display()
-        )));
+        return Err(Failure::Said(format!("{} exists; name another file", file.display())));
     }
     store.copy_to(file).await?;
     let printer = Printer::new(output);

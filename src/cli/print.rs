@@ -32,10 +32,7 @@ impl Printer {
     pub(super) fn fields(&self, before: &Value, after: &Value) {
         let Value::Object(fields) = after else { return };
         for (name, value) in fields {
-            self.line(&format!(
-                "    {name}: {} → {value}",
-                before.get(name).unwrap_or(&Value::Null)
-            ));
+            self.line(&format!("    {name}: {} → {value}", before.get(name).unwrap_or(&Value::Null)));
         }
     }
 }

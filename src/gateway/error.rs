@@ -70,7 +70,9 @@ impl ApiError {
     }
 
     pub(crate) fn too_many_concurrent_tasks(limit: u32) -> Self {
-        let message = format!("{limit} tasks of this caller are unfinished, which is all its plan allows; wait for one");
+        let message = format!(
+            "{limit} tasks of this caller are unfinished, which is all its plan allows; wait for one"
+        );
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_concurrent_tasks", message)
             .after(Some(Duration::from_secs(1)))
     }
@@ -82,7 +84,8 @@ impl ApiError {
 
     pub(crate) fn shutting_down() -> Self {
         let message = "this node is shutting down; try again";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message).after(Some(Duration::from_secs(1)))
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
+            .after(Some(Duration::from_secs(1)))
     }
 
     pub(crate) fn internal() -> Self {
@@ -110,7 +113,8 @@ impl ApiError {
             Stop::NotFound => Self::not_found("the pool or model is not there any more"),
             Stop::Lacks(feature) => Self::unsupported(feature),
             Stop::Congested(after) => {
-                Self::new(too_many, "congested", "every model of the pool is busy; try again").after(Some(*after))
+                Self::new(too_many, "congested", "every model of the pool is busy; try again")
+                    .after(Some(*after))
             }
             Stop::RateLimited(after) => {
                 let message = "every model of the pool is rate-limited; try again later";
@@ -146,9 +150,11 @@ impl ApiError {
                                lower max_tokens or ask the operators for credits";
                 Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_credits", message)
             }
-            Stop::Refused(Refused::DuplicateKey { .. }) => {
-                Self::new(StatusCode::CONFLICT, DUPLICATE_KEY, "another node runs a request with this Idempotency-Key")
-            }
+            Stop::Refused(Refused::DuplicateKey { .. }) => Self::new(
+                StatusCode::CONFLICT,
+                DUPLICATE_KEY,
+                "another node runs a request with this Idempotency-Key",
+            ),
             Stop::Refused(Refused::Overloaded | Refused::Unavailable) => Self::overloaded(),
         }
     }
@@ -243,7 +249,10 @@ mod tests {
 
         let congested = ApiError::of(&Stop::Congested(Duration::from_millis(1_200)));
         let response = congested.response(Dialect::Forebay);
-        assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &HeaderValue::from(2)));
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["retry-after"]),
+            (429, &HeaderValue::from(2))
+        );
         assert_eq!(congested.body(Dialect::Forebay)["error"]["retry_after_ms"], 1_200);
         assert!(response.headers().get("x-should-retry").is_none());
     }

@@ -20,7 +20,10 @@ use crate::exchange::ChatUpstream;
 type Read = fn(Map<String, Value>, &HeaderMap, &Snapshot, &Caller) -> Result<Asked, ApiError>;
 
 /// POST /api/generate.
-pub(super) async fn generate<U: ChatUpstream>(State(gateway): State<Gateway<U>>, request: Request) -> Response {
+pub(super) async fn generate<U: ChatUpstream>(
+    State(gateway): State<Gateway<U>>,
+    request: Request,
+) -> Response {
     let served = gateway.serve(request, request::read_generate).await;
     served.unwrap_or_else(|error| error.response(Dialect::Forebay))
 }

@@ -96,7 +96,6 @@ impl Keys {
     }
 
     /// The key's guard, or the end that is waited for.
-    #[expect(clippy::type_complexity, reason = "three outcomes, each named where it is used")]
     fn claim(
         self: &Arc<Self>,
         caller_id: &Arc<str>,

@@ -109,7 +109,12 @@ pub(crate) fn read_generate(
         None | Some(Value::Null) => None,
         Some(value) => match value.as_u64() {
             Some(ms @ 1..=86_400_000) => Some(Duration::from_millis(ms)),
-            _ => return Err(ApiError::invalid("deadline_ms", "must be a whole number of milliseconds, 1 to 86400000")),
+            _ => {
+                return Err(ApiError::invalid(
+                    "deadline_ms",
+                    "must be a whole number of milliseconds, 1 to 86400000",
+                ));
+            }
         },
     };
     let metadata = metadata(body.shift_remove("metadata"))?;
@@ -131,7 +136,10 @@ pub(crate) fn read_generate(
 
     let wanted = match (&group, &model_id, &model) {
         (Some(_) | None, _, Some(_)) if group.is_some() || model_id.is_some() => {
-            return Err(ApiError::invalid("model", "stands instead of model_group and ai_model_id, not beside them"));
+            return Err(ApiError::invalid(
+                "model",
+                "stands instead of model_group and ai_model_id, not beside them",
+            ));
         }
         _ => group.as_deref().or(model.as_deref()),
     };
@@ -176,7 +184,9 @@ pub(crate) fn read_chat(
     let stream = flag(&mut body, "stream")?;
     let include_usage = match body.shift_remove("stream_options") {
         None | Some(Value::Null) => false,
-        Some(Value::Object(options)) => options.get("include_usage").and_then(Value::as_bool).unwrap_or(false),
+        Some(Value::Object(options)) => {
+            options.get("include_usage").and_then(Value::as_bool).unwrap_or(false)
+        }
         Some(_) => return Err(ApiError::invalid("stream_options", "must be an object")),
     };
     let target = find(snapshot, caller, &model)?;
@@ -196,8 +206,9 @@ struct Target {
 }
 
 fn find(snapshot: &Snapshot, caller: &Caller, name: &str) -> Result<Target, ApiError> {
-    find_pool(snapshot, caller, name).or_else(|_| find_model(snapshot, caller, name)).map_err(|_| {
-        ApiError { param: Some("model".into()), ..ApiError::not_found(format!("there is no pool or model '{name}'")) }
+    find_pool(snapshot, caller, name).or_else(|_| find_model(snapshot, caller, name)).map_err(|_| ApiError {
+        param: Some("model".into()),
+        ..ApiError::not_found(format!("there is no pool or model '{name}'"))
     })
 }
 
@@ -250,7 +261,13 @@ fn default_pool(snapshot: &Snapshot, caller: &Caller, capability: Option<&str>) 
 }
 
 impl Target {
-    fn asked(self, dialect: Dialect, input: Map<String, Value>, stream: bool, place: &str) -> Result<Asked, ApiError> {
+    fn asked(
+        self,
+        dialect: Dialect,
+        input: Map<String, Value>,
+        stream: bool,
+        place: &str,
+    ) -> Result<Asked, ApiError> {
         if self.capability != Capability::Text {
             return Err(ApiError::unsupported(self.capability.as_str()));
         }
@@ -367,7 +384,8 @@ fn idempotency(
 ) -> Result<Option<(String, String)>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| (1..=LONGEST_KEY).contains(&key.chars().count()));
-    let key = key.ok_or_else(|| ApiError::invalid("Idempotency-Key", "must be 1 to 255 visible characters"))?;
+    let key =
+        key.ok_or_else(|| ApiError::invalid("Idempotency-Key", "must be 1 to 255 visible characters"))?;
     let mut hash = Sha256::new();
     hash.update(endpoint);
     hash_fields(&mut hash, body);
@@ -399,13 +417,18 @@ fn hash_value(hash: &mut Sha256, value: &Value) {
 }
 
 /// The caller whose token is in the headers.
-pub(crate) fn caller_of(headers: &HeaderMap, snapshot: &Snapshot, now_ms: i64) -> Result<Arc<Caller>, ApiError> {
+pub(crate) fn caller_of(
+    headers: &HeaderMap,
+    snapshot: &Snapshot,
+    now_ms: i64,
+) -> Result<Arc<Caller>, ApiError> {
     let bearer = headers
         .get(axum::http::header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok()?.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
-    let token = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok()).ok_or_else(ApiError::unauthorized)?;
+    let token =
+        bearer.or_else(|| headers.get("x-api-key")?.to_str().ok()).ok_or_else(ApiError::unauthorized)?;
     snapshot.caller_of_token(token, now_ms).ok_or_else(ApiError::unauthorized)
 }
 

@@ -6,23 +6,23 @@
 
 use std::sync::Arc;
 
+use forebay_engine::Engine;
 use forebay_engine::attempt::AttemptEnded;
 use forebay_engine::live::LiveStream;
 use forebay_engine::task::{Job, Served, Stop, Unserved};
-use forebay_engine::Engine;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::{CallerSlot, Gateway, Work, WorkGuard};
 use super::answer::{Answer, Finished};
 use super::error::{ApiError, DUPLICATE_KEY};
 use super::journal::TaskJournal;
 use super::keys::KeyGuard;
 use super::request::Asked;
 use super::stream::{self, StreamStart};
+use super::{CallerSlot, Gateway, Work, WorkGuard};
 use crate::catalog::Caller;
-use crate::ledger::{Micros, Refused, TaskBegin, TaskEnd, TaskStatus};
 use crate::exchange::{Ask, ChatUpstream};
+use crate::ledger::{Micros, Refused, TaskBegin, TaskEnd, TaskStatus};
 
 /// A task under way: what everything about it needs.
 pub(super) struct Running<U> {
@@ -250,7 +250,12 @@ impl<U: ChatUpstream> Running<U> {
     }
 
     /// Releases the hold of a task that was not served.
-    pub(super) async fn end_badly(&self, status: TaskStatus, error: &ApiError, attempt: Option<AttemptEnded>) {
+    pub(super) async fn end_badly(
+        &self,
+        status: TaskStatus,
+        error: &ApiError,
+        attempt: Option<AttemptEnded>,
+    ) {
         let end = TaskEnd {
             task_id: self.task_id.to_string(),
             status,
@@ -299,7 +304,8 @@ impl<U: ChatUpstream> Running<U> {
         }
         if let Stop::NoAvailableModel { why, .. } = &stop {
             let now = self.engine().clock().now();
-            let why: Vec<_> = why.why.iter().map(|(name, why)| format!("{name}: {}", why.describe(now))).collect();
+            let why: Vec<_> =
+                why.why.iter().map(|(name, why)| format!("{name}: {}", why.describe(now))).collect();
             tracing::warn!(task = %self.task_id, pool = %self.asked.asked, why = %why.join("; "), "no available model");
         }
         error

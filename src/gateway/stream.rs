@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, header};
-use forebay_engine::live::{LiveStream, StreamEnd};
 use forebay_engine::Failure;
+use forebay_engine::live::{LiveStream, StreamEnd};
 use forebay_wire::accumulate::Accumulator;
 use forebay_wire::chat::disguise;
 use futures::stream;
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::error::{ApiError, Dialect};
 use super::run::Running;
-use crate::ledger::TaskStatus;
 use crate::exchange::{ChatEvent, ChatEvents, ChatUpstream};
+use crate::ledger::TaskStatus;
 
 /// Events between the upstream and the caller; beyond them the upstream waits.
 const IN_BETWEEN: usize = 16;

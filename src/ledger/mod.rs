@@ -102,9 +102,7 @@ pub struct Ledger {
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger")
-            .field("node", &self.node)
-            .finish_non_exhaustive()
+        f.debug_struct("Ledger").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -173,13 +171,7 @@ impl Ledger {
             dropped: AtomicU64::new(0),
             is_down: false.into(),
         });
-        let ledger = Self {
-            store,
-            node,
-            commands,
-            shared,
-            places: options.places,
-        };
+        let ledger = Self { store, node, commands, shared, places: options.places };
         writer::spawn(&ledger, inbox, options);
         sweeper::spawn(&ledger);
         Ok(ledger)
@@ -200,17 +192,9 @@ impl Ledger {
             return Err(Refused::Unavailable);
         }
         // Given back by the writer once the task's end is committed.
-        self.shared
-            .places
-            .try_acquire()
-            .map_err(|_| Refused::Overloaded)?
-            .forget();
+        self.shared.places.try_acquire().map_err(|_| Refused::Overloaded)?.forget();
         let (done, answer) = oneshot::channel();
-        self.send(Command::Begin {
-            task: Box::new(task),
-            attempt: Box::new(attempt),
-            done,
-        });
+        self.send(Command::Begin { task: Box::new(task), attempt: Box::new(attempt), done });
         answer.await.unwrap_or(Err(Refused::Unavailable))
     }
 
@@ -221,11 +205,7 @@ impl Ledger {
     /// because this node had been silent: in both cases nothing may be sent.
     pub async fn attempt(&self, ended: Option<AttemptEnd>, next: AttemptBegin) -> Result<(), Refused> {
         let (done, answer) = oneshot::channel();
-        self.send(Command::Attempt {
-            ended: ended.map(Box::new),
-            next: Box::new(next),
-            done,
-        });
+        self.send(Command::Attempt { ended: ended.map(Box::new), next: Box::new(next), done });
         answer.await.unwrap_or(Err(Refused::Unavailable))
     }
 
@@ -233,19 +213,13 @@ impl Ledger {
     /// most five seconds; `false` means that it is still kept in memory and tried again.
     pub async fn end(&self, end: TaskEnd) -> bool {
         let (done, answer) = oneshot::channel();
-        self.send(Command::End {
-            end: Box::new(end),
-            done: Some(done),
-        });
+        self.send(Command::End { end: Box::new(end), done: Some(done) });
         matches!(tokio::time::timeout(END_WAIT, answer).await, Ok(Ok(())))
     }
 
     /// The same without waiting.
     pub fn end_soon(&self, end: TaskEnd) {
-        self.send(Command::End {
-            end: Box::new(end),
-            done: None,
-        });
+        self.send(Command::End { end: Box::new(end), done: None });
     }
 
     /// Records a task that got no attempt: one row, no hold, no idempotency key. Best effort: while
@@ -257,11 +231,7 @@ impl Ledger {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.send(Command::Refuse {
-            task: Box::new(task),
-            status,
-            error,
-        });
+        self.send(Command::Refuse { task: Box::new(task), status, error });
     }
 
     /// Returns once everything said before is committed.
@@ -320,10 +290,7 @@ impl Ledger {
         reason: Option<&str>,
         by: &str,
     ) -> Result<Micros, StoreError> {
-        self.store
-            .grant(caller_id, amount.0, reason, by)
-            .await
-            .map(Micros)
+        self.store.grant(caller_id, amount.0, reason, by).await.map(Micros)
     }
 
     /// What a caller was granted, newest first.
@@ -340,10 +307,7 @@ impl Ledger {
     /// When the database fails.
     pub async fn balances(&self) -> Result<HashMap<String, Micros>, StoreError> {
         let balances = self.store.balances().await?;
-        Ok(balances
-            .into_iter()
-            .map(|(caller, balance)| (caller, Micros(balance)))
-            .collect())
+        Ok(balances.into_iter().map(|(caller, balance)| (caller, Micros(balance))).collect())
     }
 
     /// Requests sent on a day (`2026-11-30`, in FOREBAY_TIME_ZONE), by account id.
@@ -357,10 +321,7 @@ impl Ledger {
     /// Whether the database answers and takes writes.
     pub async fn is_reachable(&self) -> bool {
         !self.shared.is_down.load(Ordering::Relaxed)
-            && matches!(
-                tokio::time::timeout(Duration::from_secs(2), self.store.ping()).await,
-                Ok(Ok(()))
-            )
+            && matches!(tokio::time::timeout(Duration::from_secs(2), self.store.ping()).await, Ok(Ok(())))
     }
 
     /// What it is doing now.

@@ -49,9 +49,7 @@ impl Serialize for Micros {
 
 impl<'de> Deserialize<'de> for Micros {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -196,25 +194,12 @@ mod tests {
 
     #[test]
     fn money_is_said_with_six_decimals_and_read_back() {
-        for (text, micros) in [
-            ("0.001200", 1_200),
-            ("100", 100_000_000),
-            ("-0.5", -500_000),
-            ("+1", 1_000_000),
-        ] {
+        for (text, micros) in
+            [("0.001200", 1_200), ("100", 100_000_000), ("-0.5", -500_000), ("+1", 1_000_000)]
+        {
             assert_eq!(text.parse(), Ok(Micros(micros)), "{text}");
         }
-        for wrong in [
-            "",
-            ".",
-            "-",
-            "1.2345678",
-            "1e3",
-            "1,5",
-            "0x1",
-            " 1",
-            "9999999999999999999",
-        ] {
+        for wrong in ["", ".", "-", "1.2345678", "1e3", "1,5", "0x1", " 1", "9999999999999999999"] {
             assert!(wrong.parse::<Micros>().is_err(), "{wrong:?}");
         }
         assert_eq!(Micros(-1_200).to_string(), "-0.001200");
@@ -225,35 +210,19 @@ mod tests {
 
     #[test]
     fn one_multiplication_one_rounding() {
-        let usage = Usage {
-            input_tokens: 12,
-            output_tokens: 16,
-            ..Usage::default()
-        };
+        let usage = Usage { input_tokens: 12, output_tokens: 16, ..Usage::default() };
         assert_eq!(prices().charge(&usage), Micros(30));
         // 1 token at 0.50 a million is half a micro-unit: up.
-        assert_eq!(
-            prices().charge(&Usage {
-                input_tokens: 1,
-                ..Usage::default()
-            }),
-            Micros(1)
-        );
+        assert_eq!(prices().charge(&Usage { input_tokens: 1, ..Usage::default() }), Micros(1));
         assert_eq!(prices().charge(&Usage::default()), Micros::ZERO);
     }
 
     #[test]
     fn what_has_no_price_of_its_own_costs_what_input_costs() {
-        let usage = Usage {
-            cached_input_tokens: 1_000_000,
-            cache_write_tokens: 1_000_000,
-            ..Usage::default()
-        };
+        let usage =
+            Usage { cached_input_tokens: 1_000_000, cache_write_tokens: 1_000_000, ..Usage::default() };
         assert_eq!(prices().charge(&usage), Micros(1_000_000));
-        let cheaper = Prices {
-            cached_input_per_1m: Some(Micros::ZERO),
-            ..prices()
-        };
+        let cheaper = Prices { cached_input_per_1m: Some(Micros::ZERO), ..prices() };
         assert_eq!(cheaper.charge(&usage), Micros(500_000));
     }
 
@@ -262,9 +231,7 @@ mod tests {
         // A small generator in place of a framework: the same numbers on every run.
         let mut seed = 7_u64;
         let mut next = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         for _ in 0..20_000 {

@@ -53,11 +53,7 @@ pub(super) fn usage_json(usage: &Usage) -> String {
         r#"{{"input_tokens":{},"cached_input_tokens":{},"cache_write_tokens":{},"output_tokens":{}"#,
         usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens, usage.output_tokens
     );
-    text.push_str(if usage.estimated {
-        r#","estimated":true}"#
-    } else {
-        "}"
-    });
+    text.push_str(if usage.estimated { r#","estimated":true}"# } else { "}" });
     text
 }
 
@@ -266,12 +262,7 @@ pub(super) struct SettledRow<'a> {
 
 impl<'a> SettledRow<'a> {
     pub(super) fn new(end: &'a TaskEnd) -> Self {
-        Self {
-            id: &end.task_id,
-            charge: charge(end),
-            kind: kind(end),
-            at: end.finished_at,
-        }
+        Self { id: &end.task_id, charge: charge(end), kind: kind(end), at: end.finished_at }
     }
 }
 
@@ -291,10 +282,7 @@ impl<'a> ClosedRow<'a> {
             TaskStatus::Failed | TaskStatus::DeadLettered => "failed",
             TaskStatus::Cancelled => "cancelled",
         };
-        Some(Self {
-            id: &end.task_id,
-            closes,
-        })
+        Some(Self { id: &end.task_id, closes })
     }
 }
 
@@ -364,11 +352,7 @@ pub(super) fn ends_only<'a>(ends: impl Iterator<Item = &'a TaskEnd> + Clone) -> 
         attempts: "[]".to_owned(),
         attempt_count: 0,
         requests: "[]".to_owned(),
-        ended: array(
-            ends.clone()
-                .filter_map(|end| end.attempt.as_ref())
-                .map(AttemptEndRow::new),
-        ),
+        ended: array(ends.clone().filter_map(|end| end.attempt.as_ref()).map(AttemptEndRow::new)),
         settled: array(ends.clone().map(SettledRow::new)),
         closed: array(ends.clone().filter_map(ClosedRow::new)),
         ends: array(ends.map(EndRow::new)),

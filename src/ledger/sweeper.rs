@@ -36,11 +36,7 @@ pub(super) async fn recover(store: &Store, node: &str) -> Result<u64, StoreError
         recovered += held.len() as u64;
     }
     if recovered > 0 {
-        tracing::warn!(
-            node,
-            tasks = recovered,
-            "ended the tasks that a stopped process left under way"
-        );
+        tracing::warn!(node, tasks = recovered, "ended the tasks that a stopped process left under way");
     }
     Ok(recovered)
 }

@@ -126,12 +126,7 @@ impl Writer {
                     if done.is_closed() {
                         self.shared.places.add_permits(1);
                     } else {
-                        work.begins.push(Begin {
-                            task,
-                            attempt,
-                            done,
-                            retried: false,
-                        });
+                        work.begins.push(Begin { task, attempt, done, retried: false });
                     }
                 }
                 Command::Attempt { ended, next, done } => work.nexts.push(Next { ended, next, done }),
@@ -140,10 +135,7 @@ impl Writer {
                 Command::Flush { done } => work.flushes.push(done),
                 Command::Audit { held } => {
                     let lost = held.into_iter().filter(|id| !self.unfinished.contains(id));
-                    work.ends.extend(lost.map(|id| End {
-                        end: Box::new(abandoned(id)),
-                        done: None,
-                    }));
+                    work.ends.extend(lost.map(|id| End { end: Box::new(abandoned(id)), done: None }));
                 }
             }
         }
@@ -161,10 +153,7 @@ impl Writer {
         let begun = Instant::now();
         let result = self.run_batch(&rows).await;
         if let (Ok(_), Some(on_commit)) = (&result, &self.options.on_commit) {
-            on_commit(Commit {
-                took: begun.elapsed(),
-                commands: work.len(),
-            });
+            on_commit(Commit { took: begun.elapsed(), commands: work.len() });
         }
         match result {
             Ok(missing) => {
@@ -199,16 +188,10 @@ impl Writer {
                 *self.requests.entry(account.0.clone()).or_default() += 1;
             }
         }
-        let day = jiff::Timestamp::now()
-            .to_zoned(self.options.time_zone.clone())
-            .date()
-            .to_string();
+        let day = jiff::Timestamp::now().to_zoned(self.options.time_zone.clone()).date().to_string();
         let counts = self.requests.iter();
-        let requests = rows::array(counts.map(|(account, count)| RequestsRow {
-            account,
-            day: &day,
-            count: *count,
-        }));
+        let requests =
+            rows::array(counts.map(|(account, count)| RequestsRow { account, day: &day, count: *count }));
         self.requests.clear();
         BatchRows {
             requests,
@@ -217,9 +200,7 @@ impl Writer {
             ended: rows::array(ended.map(AttemptEndRow::new)),
             begun: rows::array(work.begins.iter().map(|begin| IdRow { id: &begin.task.id })),
             refused: rows::array(
-                work.refused
-                    .iter()
-                    .map(|(task, status, error)| RefusedRow::new(task, *status, error, node)),
+                work.refused.iter().map(|(task, status, error)| RefusedRow::new(task, *status, error, node)),
             ),
             begins: rows::array(begins),
             ..rows::ends_only(work.ends.iter().map(|end| &*end.end))
@@ -238,9 +219,7 @@ impl Writer {
                 Some(connection) => connection,
                 None => {
                     reconnected = true;
-                    tokio::time::timeout(left, self.store.connect())
-                        .await
-                        .map_err(|_| late())??
+                    tokio::time::timeout(left, self.store.connect()).await.map_err(|_| late())??
                 }
             };
             // A connection that is dropped half-way may still commit: running again is right then, too.
@@ -275,11 +254,7 @@ impl Writer {
             }
         }
         for next in work.nexts {
-            let answer = if is_missing(&next.next) {
-                Err(Refused::Unavailable)
-            } else {
-                Ok(())
-            };
+            let answer = if is_missing(&next.next) { Err(Refused::Unavailable) } else { Ok(()) };
             let _ = next.done.send(answer);
         }
         let mut refused = Vec::new();
@@ -293,10 +268,7 @@ impl Writer {
             }
             self.unfinished.insert(begin.task.id.clone());
             if begin.done.send(Ok(())).is_err() {
-                let end = End {
-                    end: Box::new(abandoned(begin.task.id)),
-                    done: None,
-                };
+                let end = End { end: Box::new(abandoned(begin.task.id)), done: None };
                 self.kept.push(end);
             }
         }
@@ -329,10 +301,7 @@ impl Writer {
                 self.refuse(begin, Refused::InsufficientCredits);
             } else {
                 *left -= begin.task.hold.0;
-                self.again.push(Begin {
-                    retried: true,
-                    ..begin
-                });
+                self.again.push(Begin { retried: true, ..begin });
             }
         }
     }
@@ -342,24 +311,15 @@ impl Writer {
             return Ok(HashMap::new());
         };
         let callers: HashSet<&str> = refused.iter().map(|begin| &*begin.task.caller_id).collect();
-        let callers = rows::array(
-            callers
-                .into_iter()
-                .map(|caller| HashMap::from([("caller", caller)])),
-        );
-        Ok(batch::balances(connection, self.store.dialect(), &callers)
-            .await?
-            .into_iter()
-            .collect())
+        let callers = rows::array(callers.into_iter().map(|caller| HashMap::from([("caller", caller)])));
+        Ok(batch::balances(connection, self.store.dialect(), &callers).await?.into_iter().collect())
     }
 
     /// The task that has the begin's key; a key older than it is kept is taken away instead.
     async fn key_holder(&mut self, begin: &Begin) -> Option<String> {
         let (key, _) = begin.task.idempotency.as_ref()?;
         let connection = self.connection.as_mut()?;
-        let (holder, came) = batch::key_holder(connection, &begin.task.caller_id, key)
-            .await
-            .ok()??;
+        let (holder, came) = batch::key_holder(connection, &begin.task.caller_id, key).await.ok()??;
         if begin.task.created_at - came < KEY_KEPT_MS || begin.retried {
             return Some(holder);
         }
@@ -377,18 +337,13 @@ impl Writer {
     fn give_up(&mut self, work: Work) {
         for begin in work.begins {
             self.unfinished.insert(begin.task.id.clone());
-            self.kept.push(End {
-                end: Box::new(abandoned(begin.task.id)),
-                done: None,
-            });
+            self.kept.push(End { end: Box::new(abandoned(begin.task.id)), done: None });
             let _ = begin.done.send(Err(Refused::Unavailable));
         }
         for next in work.nexts {
             let _ = next.done.send(Err(Refused::Unavailable));
         }
-        self.shared
-            .dropped
-            .fetch_add(work.refused.len() as u64, Ordering::Relaxed);
+        self.shared.dropped.fetch_add(work.refused.len() as u64, Ordering::Relaxed);
         self.kept.extend(work.ends);
         self.flushes = work.flushes;
     }

@@ -68,9 +68,13 @@ fn refusal(behaviour: Behaviour) -> Option<Response<Body>> {
 fn whole(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Response<Body> {
     let text = format!("Hello from {model}.");
     let body = match behaviour {
-        Behaviour::ErrorIn200 => json!({"error": {"code": "server_error", "message": "simulated error inside a 200"}}),
+        Behaviour::ErrorIn200 => {
+            json!({"error": {"code": "server_error", "message": "simulated error inside a 200"}})
+        }
         Behaviour::EmptyChoices => completion(model, &json!([]), request, 0),
-        Behaviour::EmptyContent => completion(model, &choices(&json!({"role": "assistant", "content": ""})), request, 0),
+        Behaviour::EmptyContent => {
+            completion(model, &choices(&json!({"role": "assistant", "content": ""})), request, 0)
+        }
         Behaviour::BadJson => {
             visit.finished();
             let mut response = Response::new(Body::from("{\"choices\": ["));
@@ -82,7 +86,12 @@ fn whole(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Re
             let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
             completion(model, &choices(&message), request, 8)
         }
-        _ => completion(model, &choices(&json!({"role": "assistant", "content": text})), request, text.len() as u64),
+        _ => completion(
+            model,
+            &choices(&json!({"role": "assistant", "content": text})),
+            request,
+            text.len() as u64,
+        ),
     };
     let bytes = Bytes::from(body.to_string());
     let parts = match behaviour {
@@ -118,7 +127,9 @@ fn streamed(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) ->
         Behaviour::HangAfterHeaders => vec![Part::Hang],
         Behaviour::CutBeforeContent => vec![role(), Part::Cut],
         Behaviour::HangAfterRole => vec![role(), Part::Hang],
-        Behaviour::ErrorIn200 => vec![sse(json!({"error": {"code": "server_error", "message": "simulated"}}))],
+        Behaviour::ErrorIn200 => {
+            vec![sse(json!({"error": {"code": "server_error", "message": "simulated"}}))]
+        }
         Behaviour::EmptyChoices => vec![sse(json!({"id": "x", "choices": []})), done()],
         Behaviour::EmptyContent => vec![role(), sse(chunk(json!({}), Some("stop"))), done()],
         Behaviour::HangAfterContent => vec![role(), say("Hello"), Part::Hang],

@@ -61,9 +61,8 @@ impl BatchRows {
 }
 
 /// The names under which the statements know the arrays, in the order of their placeholders.
-const SOURCES: [&str; 9] = [
-    "begins", "begun", "attempts", "requests", "ended", "ends", "settled", "closed", "refused",
-];
+const SOURCES: [&str; 9] =
+    ["begins", "begun", "attempts", "requests", "ended", "ends", "settled", "closed", "refused"];
 
 /// PostgreSQL only (SQLite has one writer anyway): every balance that the batch touches is locked in
 /// one order, so that two nodes never wait for each other.
@@ -291,11 +290,7 @@ impl Batch {
         connection.execute("BEGIN").await?;
         self.lock.query(rows).execute(&mut *connection).await?;
         for (n, statement) in self.statements.iter().enumerate() {
-            if statement
-                .sources
-                .iter()
-                .all(|source| rows.arrays()[*source] == "[]")
-            {
+            if statement.sources.iter().all(|source| rows.arrays()[*source] == "[]") {
                 continue;
             }
             let done = statement.query(rows).execute(&mut *connection).await?;
@@ -320,10 +315,7 @@ async fn run_whole(
     let mut inserted = 0;
     // One result a statement; the first is BEGIN's.
     let mut place = 0;
-    #[expect(
-        deprecated,
-        reason = "no other call of sqlx gives the result of each statement of a query"
-    )]
+    #[expect(deprecated, reason = "no other call of sqlx gives the result of each statement of a query")]
     let mut results = query.execute_many(connection).await;
     while let Some(done) = results.try_next().await? {
         if place == ATTEMPTS_BEGUN + 1 {
@@ -345,15 +337,9 @@ impl Statement {
         found.sort_unstable();
         let mut text = text.to_owned();
         for (n, (_, source)) in found.iter().enumerate() {
-            text = text.replace(
-                &format!("rows({})", SOURCES[*source]),
-                &format!("rows(${})", n + 1),
-            );
+            text = text.replace(&format!("rows({})", SOURCES[*source]), &format!("rows(${})", n + 1));
         }
-        Self {
-            sql: dialect.spell(&text).into(),
-            sources: found.into_iter().map(|(_, n)| n).collect(),
-        }
+        Self { sql: dialect.spell(&text).into(), sources: found.into_iter().map(|(_, n)| n).collect() }
     }
 
     fn query<'q>(&self, rows: &'q BatchRows) -> Query<'q, Any, AnyArguments> {
@@ -379,13 +365,8 @@ pub(crate) async fn balances(
         "SELECT c.caller_id, c.balance FROM credit_accounts c
          WHERE c.caller_id IN (SELECT j.value ->> 'caller' FROM rows($1) AS j)",
     );
-    let rows = sqlx::query(AssertSqlSafe(sql))
-        .bind(callers)
-        .fetch_all(connection)
-        .await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?)))
-        .collect()
+    let rows = sqlx::query(AssertSqlSafe(sql)).bind(callers).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?))).collect()
 }
 
 /// The task that has a caller's key now, and when it came.
@@ -400,8 +381,7 @@ pub(crate) async fn key_holder(
             .bind(key)
             .fetch_optional(connection)
             .await?;
-    row.map(|row| Ok((row.try_get("id")?, row.try_get("created_at")?)))
-        .transpose()
+    row.map(|row| Ok((row.try_get("id")?, row.try_get("created_at")?))).transpose()
 }
 
 /// Takes a task's key away.

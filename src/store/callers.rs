@@ -114,12 +114,9 @@ impl Store {
 
     /// The balances of all callers, by id, in micro-units.
     pub(crate) async fn balances(&self) -> Result<std::collections::HashMap<String, i64>, StoreError> {
-        let rows = sqlx::query("SELECT caller_id, balance FROM credit_accounts")
-            .fetch_all(self.pool())
-            .await?;
-        rows.iter()
-            .map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?)))
-            .collect()
+        let rows =
+            sqlx::query("SELECT caller_id, balance FROM credit_accounts").fetch_all(self.pool()).await?;
+        rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("balance")?))).collect()
     }
 
     /// Balance less what the ledger adds up to, of every caller where the two differ.
@@ -135,9 +132,7 @@ impl Store {
         )
         .fetch_all(self.pool())
         .await?;
-        rows.iter()
-            .map(|row| Ok((row.try_get("caller_id")?, row.try_get("difference")?)))
-            .collect()
+        rows.iter().map(|row| Ok((row.try_get("caller_id")?, row.try_get("difference")?))).collect()
     }
 
     /// What a caller was granted, newest first.

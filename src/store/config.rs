@@ -189,9 +189,8 @@ const fn table(section: Section) -> (&'static str, &'static str) {
 impl Store {
     /// Counts every change of configuration, whoever made it.
     pub(crate) async fn config_version(&self) -> Result<i64, StoreError> {
-        let row = sqlx::query("SELECT version FROM config_version WHERE id = 1")
-            .fetch_one(self.pool())
-            .await?;
+        let row =
+            sqlx::query("SELECT version FROM config_version WHERE id = 1").fetch_one(self.pool()).await?;
         Ok(row.try_get("version")?)
     }
 
@@ -232,20 +231,12 @@ pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configura
         .fetch_one(&mut *connection)
         .await?
         .try_get("version")?;
-    let mut configuration = Configuration {
-        version,
-        ..Configuration::default()
-    };
+    let mut configuration = Configuration { version, ..Configuration::default() };
     for section in Section::ALL {
         let (table, identity) = table(section);
         let sql = format!("SELECT * FROM {table} ORDER BY {identity}");
-        let rows = sqlx::query(AssertSqlSafe(sql))
-            .fetch_all(&mut *connection)
-            .await?;
-        let rows = rows
-            .iter()
-            .map(|row| read_row(section, row))
-            .collect::<sqlx::Result<Vec<_>>>()?;
+        let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *connection).await?;
+        let rows = rows.iter().map(|row| read_row(section, row)).collect::<sqlx::Result<Vec<_>>>()?;
         *configuration.rows_mut(section) = rows;
     }
     let bindings = "SELECT model_id, account_id, priority FROM ai_model_account_bindings
@@ -267,21 +258,12 @@ pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configura
     let mut allowed: HashMap<String, Vec<String>> = HashMap::new();
     let text = "SELECT caller_id, group_key FROM caller_pools ORDER BY caller_id, group_key";
     for row in &sqlx::query(text).fetch_all(&mut *connection).await? {
-        allowed
-            .entry(row.try_get("caller_id")?)
-            .or_default()
-            .push(row.try_get("group_key")?);
+        allowed.entry(row.try_get("caller_id")?).or_default().push(row.try_get("group_key")?);
     }
     for caller in &mut configuration.callers {
         // A caller that hand-written SQL made has the default plan.
-        let plan = plans.remove(&caller.id).unwrap_or(Plan {
-            concurrent_tasks: 10,
-            ..Plan::default()
-        });
-        caller.plan = Some(Plan {
-            pools: allowed.remove(&caller.id).unwrap_or_default(),
-            ..plan
-        });
+        let plan = plans.remove(&caller.id).unwrap_or(Plan { concurrent_tasks: 10, ..Plan::default() });
+        caller.plan = Some(Plan { pools: allowed.remove(&caller.id).unwrap_or_default(), ..plan });
     }
     for row in &sqlx::query("SELECT hash, caller_id, expires_at FROM caller_tokens")
         .fetch_all(&mut *connection)
@@ -293,10 +275,7 @@ pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configura
             expires_at: row.try_get("expires_at")?,
         });
     }
-    for row in &sqlx::query("SELECT key, value FROM settings")
-        .fetch_all(&mut *connection)
-        .await?
-    {
+    for row in &sqlx::query("SELECT key, value FROM settings").fetch_all(&mut *connection).await? {
         let value: String = row.try_get("value")?;
         // Text that is no JSON is a string that hand-written SQL left unquoted.
         let value = serde_json::from_str(&value).unwrap_or(Value::String(value));
@@ -325,16 +304,8 @@ fn read_row(section: Section, row: &AnyRow) -> sqlx::Result<ConfigRow> {
             }),
             _ => None,
         },
-        group_id: if section == Section::Models {
-            row.try_get("group_id")?
-        } else {
-            None
-        },
-        metadata: if section == Section::Models {
-            row.try_get("metadata")?
-        } else {
-            None
-        },
+        group_id: if section == Section::Models { row.try_get("group_id")? } else { None },
+        metadata: if section == Section::Models { row.try_get("metadata")? } else { None },
         plan: None,
     })
 }
@@ -372,11 +343,7 @@ fn bind_cell<'q>(
     column: &str,
     cell: &Cell,
 ) -> Query<'q, Any, AnyArguments> {
-    let kind = section
-        .fields()
-        .iter()
-        .find(|field| field.name == column)
-        .map(|field| stored(field.kind));
+    let kind = section.fields().iter().find(|field| field.name == column).map(|field| stored(field.kind));
     match (cell, kind) {
         (Cell::Whole(number), _) => query.bind(*number),
         (Cell::Real(number), _) => query.bind(*number),
@@ -403,17 +370,12 @@ pub(crate) async fn insert(
     }
     let id = new_id();
     let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
-    let mut query = sqlx::query(AssertSqlSafe(sql))
-        .bind(id.clone())
-        .bind(name.to_owned())
-        .bind(Store::now_ms());
+    let mut query =
+        sqlx::query(AssertSqlSafe(sql)).bind(id.clone()).bind(name.to_owned()).bind(Store::now_ms());
     for (column, cell) in cells {
         query = bind_cell(query, section, column, cell);
     }
-    query
-        .execute(connection)
-        .await
-        .map_err(exists(format!("{} {name}", section.one())))?;
+    query.execute(connection).await.map_err(exists(format!("{} {name}", section.one())))?;
     Ok(id)
 }
 
@@ -429,9 +391,7 @@ pub(crate) async fn update(
         sets.push_str(&format!(", {column} = ${}", n + 3));
     }
     let sql = format!("UPDATE {} SET {sets} WHERE id = $2", table(section).0);
-    let mut query = sqlx::query(AssertSqlSafe(sql))
-        .bind(Store::now_ms())
-        .bind(id.to_owned());
+    let mut query = sqlx::query(AssertSqlSafe(sql)).bind(Store::now_ms()).bind(id.to_owned());
     for (column, cell) in cells {
         query = bind_cell(query, section, column, cell);
     }
@@ -446,10 +406,7 @@ pub(crate) async fn delete(
     id: &str,
 ) -> Result<(), StoreError> {
     let sql = format!("DELETE FROM {} WHERE id = $1", table(section).0);
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(id)
-        .execute(connection)
-        .await?;
+    sqlx::query(AssertSqlSafe(sql)).bind(id).execute(connection).await?;
     Ok(())
 }
 
@@ -548,10 +505,7 @@ pub(crate) async fn set_setting(
     value: &Value,
 ) -> Result<(), StoreError> {
     if value.is_null() {
-        sqlx::query("DELETE FROM settings WHERE key = $1")
-            .bind(name)
-            .execute(connection)
-            .await?;
+        sqlx::query("DELETE FROM settings WHERE key = $1").bind(name).execute(connection).await?;
         return Ok(());
     }
     sqlx::query(

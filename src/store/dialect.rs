@@ -20,9 +20,7 @@ impl Dialect {
         match url.split(':').next() {
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres" | "postgresql") => Ok(Self::Postgres),
-            other => Err(StoreError::UnknownDatabase(
-                other.unwrap_or_default().chars().take(16).collect(),
-            )),
+            other => Err(StoreError::UnknownDatabase(other.unwrap_or_default().chars().take(16).collect())),
         }
     }
 
@@ -73,14 +71,11 @@ impl Dialect {
     /// `locked()` locks the rows of a SELECT where the transaction did not lock everything already.
     pub fn spell(self, text: &str) -> String {
         let text = match self {
-            Self::Sqlite => text
-                .replace("now_ms()", "CAST(unixepoch('subsec') * 1000 AS BIGINT)")
-                .replace("locked()", ""),
+            Self::Sqlite => {
+                text.replace("now_ms()", "CAST(unixepoch('subsec') * 1000 AS BIGINT)").replace("locked()", "")
+            }
             Self::Postgres => text
-                .replace(
-                    "now_ms()",
-                    "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-                )
+                .replace("now_ms()", "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
                 .replace("locked()", "FOR UPDATE"),
         };
         let mut spelt = String::with_capacity(text.len() + 64);

@@ -60,20 +60,12 @@ impl BreakerEvents {
                 waiting.clear();
             }
         });
-        Self {
-            store,
-            events,
-            newest: Arc::default(),
-        }
+        Self { store, events, newest: Arc::default() }
     }
 
     /// The newest event of a model since this process started.
     pub fn newest(&self, model_id: &str) -> Option<BreakerEvent> {
-        self.newest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(model_id)
-            .cloned()
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(model_id).cloned()
     }
 
     /// Events at or after `since` (milliseconds UTC), newest first.

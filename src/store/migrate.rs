@@ -6,17 +6,9 @@ use super::{Store, StoreError};
 
 /// Every migration, in order; a migration that was ever released is never edited.
 const MIGRATIONS: [(i64, &str, &str); 3] = [
-    (
-        1,
-        "0001_configuration",
-        include_str!("../../migrations/0001_configuration.sql"),
-    ),
+    (1, "0001_configuration", include_str!("../../migrations/0001_configuration.sql")),
     (2, "0002_tasks", include_str!("../../migrations/0002_tasks.sql")),
-    (
-        3,
-        "0003_operations",
-        include_str!("../../migrations/0003_operations.sql"),
-    ),
+    (3, "0003_operations", include_str!("../../migrations/0003_operations.sql")),
 ];
 
 /// Tables whose every change is a new configuration version.
@@ -55,10 +47,7 @@ pub(super) async fn run(store: &Store) -> Result<(), StoreError> {
     let due = MIGRATIONS.iter().filter(|(version, ..)| *version > found);
     for (version, name, text) in due {
         let failed = |source| StoreError::Migration { name, source };
-        sqlx::raw_sql(*text)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+        sqlx::raw_sql(*text).execute(&mut *transaction).await.map_err(failed)?;
         sqlx::query("INSERT INTO migrations (version, name) VALUES ($1, $2)")
             .bind(version)
             .bind(*name)
@@ -68,17 +57,11 @@ pub(super) async fn run(store: &Store) -> Result<(), StoreError> {
         tracing::info!(migration = name, "database migrated");
     }
     if found < known {
-        for statement in CONFIGURATION
-            .iter()
-            .flat_map(|table| store.dialect().version_trigger(table))
-        {
+        for statement in CONFIGURATION.iter().flat_map(|table| store.dialect().version_trigger(table)) {
             sqlx::raw_sql(AssertSqlSafe(statement))
                 .execute(&mut *transaction)
                 .await
-                .map_err(|source| StoreError::Migration {
-                    name: "triggers",
-                    source,
-                })?;
+                .map_err(|source| StoreError::Migration { name: "triggers", source })?;
         }
     }
     transaction.commit().await?;

@@ -76,9 +76,7 @@ pub struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
-            .field("dialect", &self.dialect)
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("dialect", &self.dialect).finish_non_exhaustive()
     }
 }
 
@@ -96,16 +94,10 @@ impl Store {
         let url: Arc<str> = match dialect {
             Dialect::Sqlite => {
                 if let Some(folder) = sqlite_path(url).as_deref().and_then(Path::parent) {
-                    std::fs::create_dir_all(folder).map_err(|source| StoreError::Folder {
-                        path: folder.to_owned(),
-                        source,
-                    })?;
+                    std::fs::create_dir_all(folder)
+                        .map_err(|source| StoreError::Folder { path: folder.to_owned(), source })?;
                 }
-                if url.contains('?') {
-                    url.into()
-                } else {
-                    format!("{url}?mode=rwc").into()
-                }
+                if url.contains('?') { url.into() } else { format!("{url}?mode=rwc").into() }
             }
             Dialect::Postgres => url.into(),
         };
@@ -117,12 +109,7 @@ impl Store {
             })
             .connect(&url)
             .await?;
-        let store = Self {
-            pool,
-            url,
-            dialect,
-            sqlite_sync_full,
-        };
+        let store = Self { pool, url, dialect, sqlite_sync_full };
         migrate::run(&store).await?;
         Ok(store)
     }
@@ -134,11 +121,7 @@ impl Store {
 
     /// The SQLite file; `None` on PostgreSQL and for a database in memory.
     pub fn sqlite_file(&self) -> Option<PathBuf> {
-        if self.dialect == Dialect::Sqlite {
-            sqlite_path(&self.url)
-        } else {
-            None
-        }
+        if self.dialect == Dialect::Sqlite { sqlite_path(&self.url) } else { None }
     }
 
     /// Whether the database answers.
@@ -155,10 +138,7 @@ impl Store {
     /// # Errors
     /// When the file exists or can't be written.
     pub async fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
-        sqlx::query("VACUUM INTO $1")
-            .bind(file.to_string_lossy().into_owned())
-            .execute(&self.pool)
-            .await?;
+        sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(&self.pool).await?;
         Ok(())
     }
 

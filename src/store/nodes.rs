@@ -96,8 +96,6 @@ impl Store {
             .bind(day)
             .fetch_all(self.pool())
             .await?;
-        rows.iter()
-            .map(|row| Ok((row.try_get("account_id")?, row.try_get("requests")?)))
-            .collect()
+        rows.iter().map(|row| Ok((row.try_get("account_id")?, row.try_get("requests")?))).collect()
     }
 }

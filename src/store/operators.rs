@@ -34,21 +34,16 @@ const COLUMNS: &str = "SELECT id, name, password_hash, role, is_enabled FROM adm
 impl Store {
     /// The operator called `name`.
     pub(crate) async fn operator(&self, name: &str) -> Result<Option<OperatorRow>, StoreError> {
-        self.find_operator(&format!("{COLUMNS} WHERE name = $1"), name)
-            .await
+        self.find_operator(&format!("{COLUMNS} WHERE name = $1"), name).await
     }
 
     /// The operator whose token has this hash.
     pub(crate) async fn operator_by_token(&self, hash: &str) -> Result<Option<OperatorRow>, StoreError> {
-        self.find_operator(&format!("{COLUMNS} WHERE token_hash = $1"), hash)
-            .await
+        self.find_operator(&format!("{COLUMNS} WHERE token_hash = $1"), hash).await
     }
 
     async fn find_operator(&self, sql: &str, value: &str) -> Result<Option<OperatorRow>, StoreError> {
-        let row = sqlx::query(self.sql(sql))
-            .bind(value)
-            .fetch_optional(self.pool())
-            .await?;
+        let row = sqlx::query(self.sql(sql)).bind(value).fetch_optional(self.pool()).await?;
         Ok(row.as_ref().map(operator).transpose()?)
     }
 
@@ -103,9 +98,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn operator_count(&self) -> Result<i64, StoreError> {
-        let row = sqlx::query("SELECT COUNT(*) AS count FROM admin_users")
-            .fetch_one(self.pool())
-            .await?;
+        let row = sqlx::query("SELECT COUNT(*) AS count FROM admin_users").fetch_one(self.pool()).await?;
         Ok(row.try_get("count")?)
     }
 }

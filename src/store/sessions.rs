@@ -39,19 +39,13 @@ impl Store {
 
     /// Ends a session.
     pub(crate) async fn delete_session(&self, id_hash: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM sessions WHERE id = $1")
-            .bind(id_hash)
-            .execute(self.pool())
-            .await?;
+        sqlx::query("DELETE FROM sessions WHERE id = $1").bind(id_hash).execute(self.pool()).await?;
         Ok(())
     }
 
     /// Ends every session of an operator.
     pub(crate) async fn delete_sessions_of(&self, operator: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM sessions WHERE operator = $1")
-            .bind(operator)
-            .execute(self.pool())
-            .await?;
+        sqlx::query("DELETE FROM sessions WHERE operator = $1").bind(operator).execute(self.pool()).await?;
         Ok(())
     }
 

@@ -119,9 +119,7 @@ pub struct AttemptRow {
 impl AttemptRow {
     /// The upstream may have done the work, and billed it.
     pub fn outcome_unknown(&self) -> bool {
-        self.response_summary
-            .as_deref()
-            .is_some_and(|summary| summary.contains(r#""outcome_unknown":true"#))
+        self.response_summary.as_deref().is_some_and(|summary| summary.contains(r#""outcome_unknown":true"#))
     }
 }
 
@@ -170,13 +168,7 @@ pub struct TaskPage {
 const CLOCKS_APART_MS: i64 = 10_000;
 
 /// The statuses that the index of tasks that ended badly holds.
-const ENDED_BADLY: [&str; 5] = [
-    "queued",
-    "failed",
-    "outcome_unknown",
-    "dead_lettered",
-    "cancelled",
-];
+const ENDED_BADLY: [&str; 5] = ["queued", "failed", "outcome_unknown", "dead_lettered", "cancelled"];
 
 const TASK_COLUMNS: &str = "t.id, t.caller_id, COALESCE(c.name, t.caller_id) AS caller, t.idempotency_key,
     t.task_type, t.asked, t.alias, t.pool, t.capability, t.operation, t.status, t.stream, t.usage, t.error,
@@ -219,13 +211,8 @@ impl Store {
         .fetch_optional(self.pool())
         .await?;
         row.map(|row| {
-            let request_hash = row
-                .try_get::<Option<String>, _>("request_hash")?
-                .unwrap_or_default();
-            Ok(KeyedTask {
-                request_hash,
-                task: whole_task(&row)?,
-            })
+            let request_hash = row.try_get::<Option<String>, _>("request_hash")?.unwrap_or_default();
+            Ok(KeyedTask { request_hash, task: whole_task(&row)? })
         })
         .transpose()
     }
@@ -268,12 +255,7 @@ impl Store {
                 .bind(filter.error_class.as_deref())
                 .bind(filter.from)
                 .bind(filter.to)
-                .bind(
-                    filter
-                        .q
-                        .as_deref()
-                        .map(|q| format!("%{}%", q.replace(['%', '_'], ""))),
-                )
+                .bind(filter.q.as_deref().map(|q| format!("%{}%", q.replace(['%', '_'], ""))))
                 .bind(limit as i64 + 1)
                 .fetch_all(self.pool())
                 .await?;
@@ -286,10 +268,7 @@ impl Store {
         let more = ids.len() > limit;
         ids.truncate(limit);
         let next_cursor = ids.last().filter(|_| more).cloned();
-        Ok(TaskPage {
-            tasks: self.tasks_by_id(&ids).await?,
-            next_cursor,
-        })
+        Ok(TaskPage { tasks: self.tasks_by_id(&ids).await?, next_cursor })
     }
 
     async fn tasks_by_id(&self, ids: &[String]) -> Result<Vec<TaskRow>, StoreError> {
@@ -419,9 +398,7 @@ impl Search {
         if matches!(self, Self::Failures | Self::AttemptsOfModel) {
             sql.push_str("t.id = a.task_id AND ");
         }
-        sql.push_str(&format!(
-            "($1 IS NULL OR {id} < $1) GROUP BY {id} ORDER BY {id} DESC LIMIT $11"
-        ));
+        sql.push_str(&format!("($1 IS NULL OR {id} < $1) GROUP BY {id} ORDER BY {id} DESC LIMIT $11"));
         sql
     }
 }
@@ -433,10 +410,7 @@ fn id_at(ms: i64) -> String {
 }
 
 fn id_rows<S: AsRef<str>>(ids: &[S]) -> String {
-    let rows: Vec<_> = ids
-        .iter()
-        .map(|id| serde_json::json!({ "id": id.as_ref() }))
-        .collect();
+    let rows: Vec<_> = ids.iter().map(|id| serde_json::json!({ "id": id.as_ref() })).collect();
     serde_json::Value::Array(rows).to_string()
 }
 

@@ -32,7 +32,7 @@ static METADATA: Metadata<'static> = Metadata::new("forebay", Level::INFO, None)
 pub struct Metrics {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
-    members: RwLock<HashMap<(GroupKey, Arc<str>), Arc<OfMember>>>,
+    members: RwLock<Members>,
     tasks: [[Counter; 5]; Capability::ALL.len()],
     ledger_commit: Histogram,
     ledger_queue: Gauge,
@@ -43,6 +43,9 @@ impl std::fmt::Debug for Metrics {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
+
+/// By pool and model's name.
+type Members = HashMap<(GroupKey, Arc<str>), Arc<OfMember>>;
 
 /// The series of one model in one pool.
 struct OfMember {
@@ -65,7 +68,11 @@ impl Metrics {
         };
         let tasks = Capability::ALL.map(|capability| {
             TASK_ENDS.map(|status| {
-                counter(&recorder, "tasks_total", &[("capability", capability.as_str()), ("status", status.as_str())])
+                counter(
+                    &recorder,
+                    "tasks_total",
+                    &[("capability", capability.as_str()), ("status", status.as_str())],
+                )
             })
         });
         Arc::new(Self {
@@ -125,7 +132,8 @@ impl Metrics {
 
     /// A breaker changed its state.
     pub(super) fn breaker_moved(&self, model: &str, to: BreakerState) {
-        counter(&self.recorder, "breaker_transitions_total", &[("model", model), ("to", to.as_str())]).increment(1);
+        counter(&self.recorder, "breaker_transitions_total", &[("model", model), ("to", to.as_str())])
+            .increment(1);
     }
 
     /// A ledger batch was committed.
@@ -202,7 +210,11 @@ fn gauge(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static 
     recorder.register_gauge(&key(name, labels), &METADATA)
 }
 
-fn histogram(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+fn histogram(
+    recorder: &PrometheusRecorder,
+    name: &'static str,
+    labels: &[(&'static str, &str)],
+) -> Histogram {
     recorder.register_histogram(&key(name, labels), &METADATA)
 }
 

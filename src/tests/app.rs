@@ -107,7 +107,10 @@ impl TestApp {
     }
 
     pub(crate) fn post(&self, path: &str) -> reqwest::RequestBuilder {
-        self.client.post(self.url(path)).bearer_auth(&self.seeded.token).header("content-type", "application/json")
+        self.client
+            .post(self.url(path))
+            .bearer_auth(&self.seeded.token)
+            .header("content-type", "application/json")
     }
 
     pub(crate) fn get(&self, path: &str) -> reqwest::RequestBuilder {
@@ -185,7 +188,8 @@ impl TestApp {
     pub(crate) fn breaker(&self, model: &str) -> forebay_engine::breaker::BreakerView {
         use forebay_engine::Clock;
         let snapshot = self.catalog.snapshot();
-        let member = snapshot.pools.values().flat_map(|pool| pool.members()).find(|member| &*member.name == model);
+        let member =
+            snapshot.pools.values().flat_map(|pool| pool.members()).find(|member| &*member.name == model);
         member.expect("a member of that name").state.breaker.view(self.clock.now())
     }
 }

@@ -21,7 +21,10 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
             if path.is_dir() {
                 rust_files(&path)
             } else {
-                vec![path].into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+                vec![path]
+                    .into_iter()
+                    .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+                    .collect()
             }
         })
         .collect()
@@ -51,7 +54,9 @@ fn the_engine_knows_no_http_no_sql_no_serde_and_no_leptos() {
 
 #[test]
 fn wire_is_light_and_knows_the_engines_outcomes_at_most() {
-    let allowed = ["forebay-engine", "jiff", "serde", "serde_json", "serde_yaml_ng", "thiserror"].map(str::to_owned).into();
+    let allowed = ["forebay-engine", "jiff", "serde", "serde_json", "serde_yaml_ng", "thiserror"]
+        .map(str::to_owned)
+        .into();
     let wire = dependencies("forebay-wire");
     assert!(wire.is_subset(&allowed), "{:?}", wire.difference(&allowed));
 }
@@ -86,7 +91,8 @@ fn parts_of_the_server_that_are_strangers_stay_strangers() {
 fn nothing_below_the_composition_knows_it() {
     let composition = ["crate::Server", "crate::Outside", "crate::demo"];
     for file in rust_files(&root().join("src")) {
-        let name = file.strip_prefix(root().join("src")).expect("it is inside").to_string_lossy().into_owned();
+        let name =
+            file.strip_prefix(root().join("src")).expect("it is inside").to_string_lossy().into_owned();
         if name.starts_with("tests/") || ["lib.rs", "main.rs", "demo.rs"].contains(&name.as_str()) {
             continue;
         }

@@ -58,10 +58,14 @@ async fn m7_kill_nine_under_load_ten_times() {
     let answers = answers.lock().await;
     let (mut tasks, mut unknown, mut cursor) = (HashMap::new(), 0, None);
     loop {
-        let page = store.tasks(&TaskFilter::default(), cursor.as_deref(), 500).await.expect("the store works");
+        let page =
+            store.tasks(&TaskFilter::default(), cursor.as_deref(), 500).await.expect("the store works");
         for task in page.tasks {
             assert!(["settled", "released"].contains(&task.hold_state.as_str()), "{task:?}");
-            assert!(["succeeded", "outcome_unknown", "cancelled"].contains(&task.status.as_str()), "{task:?}");
+            assert!(
+                ["succeeded", "outcome_unknown", "cancelled"].contains(&task.status.as_str()),
+                "{task:?}"
+            );
             unknown += usize::from(task.status == "outcome_unknown");
             tasks.insert(task.id.clone(), task);
         }
@@ -149,7 +153,8 @@ fn set_up(folder: &Path, sim: &Simulator) -> String {
     std::fs::write(&path, file.to_string()).expect("the file is written");
     let import = forebay(folder, &["import"]).arg(&path).output().expect("it runs");
     assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
-    let create = forebay(folder, &["caller", "create", "team", "--credits", "1000", "--concurrent-tasks", "1000"]);
+    let create =
+        forebay(folder, &["caller", "create", "team", "--credits", "1000", "--concurrent-tasks", "1000"]);
     let create = { create }.output().expect("it runs");
     assert!(create.status.success(), "{}", String::from_utf8_lossy(&create.stderr));
     let told = String::from_utf8(create.stdout).expect("UTF-8");
@@ -166,5 +171,7 @@ fn serve(folder: &Path, addr: SocketAddr) -> Child {
 
 /// A port that was free a moment ago.
 fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
 }

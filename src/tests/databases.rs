@@ -23,9 +23,7 @@ pub(crate) struct Database {
 impl Database {
     /// Opens it; the migrations run the first time.
     pub(crate) async fn open(&self) -> Store {
-        Store::open(&self.url, false)
-            .await
-            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        Store::open(&self.url, false).await.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     /// Runs SQL that an operator might write, by a connection of its own.
@@ -34,11 +32,8 @@ impl Database {
         let mut connection = <sqlx::AnyConnection as sqlx::Connection>::connect(&self.url)
             .await
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let done = sqlx::raw_sql(sqlx::AssertSqlSafe(text.to_owned()))
-            .execute(&mut connection)
-            .await;
-        done.unwrap_or_else(|error| panic!("{}: {text}: {error}", self.name))
-            .rows_affected()
+        let done = sqlx::raw_sql(sqlx::AssertSqlSafe(text.to_owned())).execute(&mut connection).await;
+        done.unwrap_or_else(|error| panic!("{}: {text}: {error}", self.name)).rows_affected()
     }
 
     /// The whole number that a query finds.
@@ -47,9 +42,7 @@ impl Database {
         let mut connection = <sqlx::AnyConnection as sqlx::Connection>::connect(&self.url)
             .await
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let row = sqlx::raw_sql(sqlx::AssertSqlSafe(query.to_owned()))
-            .fetch_one(&mut connection)
-            .await;
+        let row = sqlx::raw_sql(sqlx::AssertSqlSafe(query.to_owned())).fetch_one(&mut connection).await;
         let row = row.unwrap_or_else(|error| panic!("{}: {query}: {error}", self.name));
         sqlx::Row::try_get(&row, 0).unwrap_or_else(|error| panic!("{}: {query}: {error}", self.name))
     }
@@ -70,11 +63,7 @@ pub(crate) async fn on_both(story: impl AsyncFn(Database)) {
 pub(crate) fn sqlite() -> Database {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite:{}/forebay.db", folder.path().display());
-    Database {
-        url,
-        name: "sqlite",
-        _folder: folder,
-    }
+    Database { url, name: "sqlite", _folder: folder }
 }
 
 /// A new database on the private PostgreSQL.
@@ -84,25 +73,13 @@ pub(crate) fn postgres() -> Option<Database> {
     let server = SERVER.get_or_init(Postgres::start).as_ref()?;
     let database = format!("story_{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let made = Command::new(server.binaries.join("psql"))
-        .args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &server.port.to_string(),
-            "-U",
-            "postgres",
-            "-qc",
-        ])
+        .args(["-h", "127.0.0.1", "-p", &server.port.to_string(), "-U", "postgres", "-qc"])
         .arg(format!("CREATE DATABASE {database}"))
         .status()
         .expect("psql runs");
     assert!(made.success(), "the database {database} is made");
     let url = format!("postgres://postgres@127.0.0.1:{}/{database}", server.port);
-    Some(Database {
-        url,
-        name: "postgres",
-        _folder: TempDir::new().expect("a temporary folder"),
-    })
+    Some(Database { url, name: "postgres", _folder: TempDir::new().expect("a temporary folder") })
 }
 
 struct Postgres {
@@ -131,10 +108,8 @@ impl Postgres {
             "--locale=C",
             "--no-sync",
         ]));
-        let options = format!(
-            "-p {port} -h 127.0.0.1 -k {} -c fsync=off -c max_connections=200",
-            folder.display()
-        );
+        let options =
+            format!("-p {port} -h 127.0.0.1 -k {} -c fsync=off -c max_connections=200", folder.display());
         run(as_postgres(&binaries.join("pg_ctl"))
             .arg("-D")
             .arg(&data)
@@ -143,10 +118,8 @@ impl Postgres {
             .args(["-w", "-o", &options, "start"]));
         let stop = as_postgres(&binaries.join("pg_ctl"));
         let program = stop.get_program().to_string_lossy().into_owned();
-        let arguments: Vec<_> = stop
-            .get_args()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect();
+        let arguments: Vec<_> =
+            stop.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let script = format!(
             "trap '' INT; cat >/dev/null; {program} {} -D {} -m immediate stop >/dev/null 2>&1; rm -rf {}",
             arguments.join(" "),
@@ -160,11 +133,7 @@ impl Postgres {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        Some(Self {
-            binaries,
-            port,
-            _keeper: keeper,
-        })
+        Some(Self { binaries, port, _keeper: keeper })
     }
 }
 
@@ -194,9 +163,5 @@ fn is_root() -> bool {
 fn run(command: &mut Command) {
     let done = command.stdout(Stdio::null()).stderr(Stdio::piped()).output();
     let done = done.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(
-        done.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }

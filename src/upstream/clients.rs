@@ -47,8 +47,9 @@ impl Clients {
             connect_timeout: settings.connect_timeout,
             idle_per_host: settings.pool_idle_per_host,
         };
-        let client = build(&shape)
-            .map_err(|error| Failure::new(Class::Misconfigured, format!("no client for this provider: {error}")))?;
+        let client = build(&shape).map_err(|error| {
+            Failure::new(Class::Misconfigured, format!("no client for this provider: {error}"))
+        })?;
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(shape.provider.clone(), (shape, client.clone()));
         Ok(client)

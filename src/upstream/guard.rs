@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Why an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,12 +143,26 @@ mod tests {
 
     #[test]
     fn private_addresses_need_leave_and_metadata_addresses_never_get_it() {
-        for host in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "[::1]", "[fd12::1]", "0.0.0.0", "100.64.0.1", "[::ffff:127.0.0.1]", "2130706433", "[64:ff9b::7f00:1]"] {
+        for host in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.16.0.1",
+            "[::1]",
+            "[fd12::1]",
+            "0.0.0.0",
+            "100.64.0.1",
+            "[::ffff:127.0.0.1]",
+            "2130706433",
+            "[64:ff9b::7f00:1]",
+        ] {
             let url = format!("http://{host}:9100/v1");
             assert!(matches!(check(&url, false), Err(Refusal::Private(_))), "{url}");
             assert_eq!(check(&url, true), Ok(()), "{url}");
         }
-        for host in ["169.254.169.254", "[fe80::1]", "100.100.100.200", "[fd00:ec2::254]", "[::ffff:169.254.169.254]"] {
+        for host in
+            ["169.254.169.254", "[fe80::1]", "100.100.100.200", "[fd00:ec2::254]", "[::ffff:169.254.169.254]"]
+        {
             let url = format!("http://{host}/v1");
             assert!(matches!(check(&url, true), Err(Refusal::Metadata(_))), "{url}");
         }

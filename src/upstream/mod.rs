@@ -50,7 +50,11 @@ impl HttpUpstream {
         Ok(url)
     }
 
-    async fn send(&self, order: &Order<'_, Ask>, stream: bool) -> Result<(reqwest::Response, String), Failure> {
+    async fn send(
+        &self,
+        order: &Order<'_, Ask>,
+        stream: bool,
+    ) -> Result<(reqwest::Response, String), Failure> {
         let snapshot = self.catalog.snapshot();
         let gone = || Failure::new(Class::Misconfigured, "the model is not configured any more");
         let model = snapshot.models.get(&order.member.model).ok_or_else(gone)?;

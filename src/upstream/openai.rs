@@ -129,7 +129,11 @@ pub(super) async fn read_whole(
     let usage = answer.get("usage").and_then(read_usage);
     let content = AnswerContent::read(&answer);
     if content.bytes == 0 || content.text_chars.is_some_and(|chars| chars < ask.min_content_chars) {
-        let what = if content.bytes == 0 { "an answer without content" } else { "an answer below min_content_chars" };
+        let what = if content.bytes == 0 {
+            "an answer without content"
+        } else {
+            "an answer below min_content_chars"
+        };
         return Err(Failure { billed: usage, ..bad(what) });
     }
     let usage = usage.unwrap_or_else(|| Usage::estimate(ask.fields.len() as u64, content.bytes as u64));
@@ -158,7 +162,10 @@ async fn read_all(mut response: Response, cap: usize) -> Result<Bytes, Failure> 
             Ok(Some(chunk)) if all.is_empty() && chunk.len() <= cap => all = BytesMut::from(chunk),
             Ok(Some(chunk)) if all.len() + chunk.len() <= cap => all.extend_from_slice(&chunk),
             Ok(Some(_)) => {
-                return Err(Failure::new(Class::BadAnswer, format!("an answer of more than {} MiB", cap >> 20)));
+                return Err(Failure::new(
+                    Class::BadAnswer,
+                    format!("an answer of more than {} MiB", cap >> 20),
+                ));
             }
             Err(error) => {
                 let why = format!("the answer was cut short: {}", innermost(&error));
@@ -261,7 +268,9 @@ impl ChatStream {
     fn drain(&mut self) {
         if let Some(mut response) = self.response.take() {
             tokio::spawn(async move {
-                let _ = tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} }).await;
+                let _ =
+                    tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} })
+                        .await;
             });
         }
     }

@@ -28,11 +28,7 @@ pub(super) fn read(site_root: &Path) -> Assets {
         Some(hash) => format!("/pkg/forebay.{hash}.{kind}"),
         None => format!("/pkg/forebay.{kind}"),
     };
-    Assets {
-        css: name("css"),
-        js: name("js"),
-        wasm: name("wasm"),
-    }
+    Assets { css: name("css"), js: name("js"), wasm: name("wasm") }
 }
 
 fn hash_of<'a>(hashes: &'a str, kind: &str) -> Option<&'a str> {
@@ -45,22 +41,16 @@ fn hash_of<'a>(hashes: &'a str, kind: &str) -> Option<&'a str> {
 
 /// The files: precompressed where the browser takes it.
 pub(super) fn routes(site_root: &Path) -> Router {
-    let pkg = ServeDir::new(site_root.join("pkg"))
-        .precompressed_br()
-        .precompressed_gzip();
+    let pkg = ServeDir::new(site_root.join("pkg")).precompressed_br().precompressed_gzip();
     let pkg = Router::new()
         .nest_service("/pkg", pkg)
-        .layer(from_fn(|request: Request, next: Next| async {
-            cached(next.run(request).await, KEEP)
-        }));
+        .layer(from_fn(|request: Request, next: Next| async { cached(next.run(request).await, KEEP) }));
     ["favicon.ico", "favicon.svg"]
         .into_iter()
         .fold(Router::new(), |files, name| {
             files.route_service(&format!("/{name}"), ServeFile::new(site_root.join(name)))
         })
-        .layer(from_fn(|request: Request, next: Next| async {
-            cached(next.run(request).await, KEEP_A_DAY)
-        }))
+        .layer(from_fn(|request: Request, next: Next| async { cached(next.run(request).await, KEEP_A_DAY) }))
         .merge(pkg)
 }
 
@@ -68,10 +58,7 @@ fn cached(mut response: Response, how_long: HeaderValue) -> Response {
     if response.status().is_success() {
         response.headers_mut().insert(header::CACHE_CONTROL, how_long);
     }
-    response.headers_mut().insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

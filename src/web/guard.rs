@@ -28,27 +28,16 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(sessions: Arc<dyn SessionPort>, public_url: String, zone: String) -> Self {
-        Self {
-            sessions,
-            public_url: public_url.into(),
-            zone: zone.into(),
-        }
+        Self { sessions, public_url: public_url.into(), zone: zone.into() }
     }
 
     /// What the page is rendered with.
     async fn frame(&self, parts: &Parts) -> Result<Frame, Response> {
-        let operator = self
-            .sessions
-            .current(parts, Presence::Acting)
-            .await
-            .map_err(|error| {
-                tracing::error!(%error, "the session could not be read");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The session could not be read. Try again in a moment.\n",
-                )
-                    .into_response()
-            })?;
+        let operator = self.sessions.current(parts, Presence::Acting).await.map_err(|error| {
+            tracing::error!(%error, "the session could not be read");
+            (StatusCode::SERVICE_UNAVAILABLE, "The session could not be read. Try again in a moment.\n")
+                .into_response()
+        })?;
         Ok(Frame {
             language: language(&parts.headers),
             operator,
@@ -64,10 +53,7 @@ pub(super) async fn enter(State(guard): State<Guard>, request: Request, next: Ne
     let (mut parts, body) = request.into_parts();
     let reads = parts.method == Method::GET || parts.method == Method::HEAD;
     if !reads && !is_same_origin(&parts.headers, &guard.public_url) {
-        return (
-            StatusCode::FORBIDDEN,
-            "This request does not come from a page of the console.\n",
-        )
+        return (StatusCode::FORBIDDEN, "This request does not come from a page of the console.\n")
             .into_response();
     }
     let nonce = Nonce::new();
@@ -90,10 +76,7 @@ pub(super) async fn enter(State(guard): State<Guard>, request: Request, next: Ne
 
 /// The login page, which knows where to go on to.
 fn login_and_back(parts: &Parts) -> String {
-    let wanted = parts
-        .uri
-        .path_and_query()
-        .map_or("/admin", |wanted| wanted.as_str());
+    let wanted = parts.uri.path_and_query().map_or("/admin", |wanted| wanted.as_str());
     let mut url = format!("{LOGIN}?next=");
     for byte in wanted.bytes() {
         match byte {
@@ -106,19 +89,13 @@ fn login_and_back(parts: &Parts) -> String {
 
 /// The operator's choice, else the browser's.
 fn language(headers: &HeaderMap) -> Language {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-            .unwrap_or_default()
-    };
+    let text =
+        |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
     let chosen = text(header::COOKIE)
         .split(';')
         .filter_map(|pair| pair.trim().split_once('='))
         .find_map(|(name, tag)| (name == Language::COOKIE).then_some(tag));
-    chosen
-        .and_then(Language::of_tag)
-        .unwrap_or_else(|| Language::negotiate(text(header::ACCEPT_LANGUAGE)))
+    chosen.and_then(Language::of_tag).unwrap_or_else(|| Language::negotiate(text(header::ACCEPT_LANGUAGE)))
 }
 
 fn with_headers(mut response: Response, nonce: &Nonce) -> Response {
@@ -138,18 +115,9 @@ fn with_headers(mut response: Response, nonce: &Nonce) -> Response {
         (header::X_FRAME_OPTIONS, "DENY"),
         // Forms sent without JavaScript come back to where they were, by the Referer.
         (header::REFERRER_POLICY, "same-origin"),
-        (
-            HeaderName::from_static("cross-origin-opener-policy"),
-            "same-origin",
-        ),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            "same-origin",
-        ),
-        (
-            HeaderName::from_static("permissions-policy"),
-            "camera=(), geolocation=(), microphone=()",
-        ),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
         (header::CACHE_CONTROL, "no-store"),
         (header::VARY, "Accept-Language, Cookie"),
     ] {
@@ -173,20 +141,14 @@ mod tests {
     #[test]
     fn login_goes_on_to_the_page_that_was_wanted() {
         let parts = parts("/admin/tasks?status=failed&q=a%20b", &[]);
-        assert_eq!(
-            login_and_back(&parts),
-            "/admin/login?next=/admin/tasks%3Fstatus%3Dfailed%26q%3Da%2520b"
-        );
+        assert_eq!(login_and_back(&parts), "/admin/login?next=/admin/tasks%3Fstatus%3Dfailed%26q%3Da%2520b");
     }
 
     #[test]
     fn the_operators_language_wins_over_the_browsers() {
         let cookie = (header::COOKIE, "a=b; forebay_language=zh-CN");
         let accept = (header::ACCEPT_LANGUAGE, "en-GB,en;q=0.9");
-        assert_eq!(
-            language(&parts("/", &[cookie, accept.clone()]).headers),
-            Language::Chinese
-        );
+        assert_eq!(language(&parts("/", &[cookie, accept.clone()]).headers), Language::Chinese);
         assert_eq!(language(&parts("/", &[accept]).headers), Language::English);
         assert_eq!(language(&parts("/", &[]).headers), Language::English);
     }
@@ -195,10 +157,7 @@ mod tests {
     fn every_answer_carries_the_policy_with_its_nonce() {
         let nonce = Nonce::new();
         let response = with_headers(StatusCode::OK.into_response(), &nonce);
-        let policy = response.headers()[header::CONTENT_SECURITY_POLICY]
-            .to_str()
-            .expect("text")
-            .to_owned();
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().expect("text").to_owned();
         assert!(policy.contains(&format!("'nonce-{nonce}'")));
         assert!(!policy.contains("unsafe-inline"));
     }

@@ -7,11 +7,7 @@ use http::{HeaderMap, header};
 /// which must be `public_url` or carry the `Host` of the request. A request that says neither
 /// comes from no browser that we know, and is refused.
 pub fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &http::HeaderValue| value.to_str().ok())
-    };
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if let Some(site) = text(http::HeaderName::from_static("sec-fetch-site")) {
         return site == "same-origin";
     }
@@ -50,14 +46,8 @@ mod tests {
     #[test]
     fn without_it_the_origin_must_be_ours() {
         assert!(same(&[("origin", "https://forebay.example.com")]));
-        assert!(same(&[
-            ("origin", "http://127.0.0.1:8080"),
-            ("host", "127.0.0.1:8080")
-        ]));
-        assert!(!same(&[
-            ("origin", "http://127.0.0.1:9999"),
-            ("host", "127.0.0.1:8080")
-        ]));
+        assert!(same(&[("origin", "http://127.0.0.1:8080"), ("host", "127.0.0.1:8080")]));
+        assert!(!same(&[("origin", "http://127.0.0.1:9999"), ("host", "127.0.0.1:8080")]));
         assert!(!same(&[("origin", "null"), ("host", "null")]));
         assert!(!same(&[("host", "127.0.0.1:8080")]));
         assert!(!same(&[]));

@@ -35,11 +35,7 @@ impl Accumulator {
 
     /// Adds a chunk.
     pub fn add(&mut self, chunk: &Map<String, Value>) {
-        let choices = chunk
-            .get("choices")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let choices = chunk.get("choices").and_then(Value::as_array).into_iter().flatten();
         for part in choices {
             let index = part.get("index").and_then(Value::as_u64).unwrap_or(0);
             let choice = self.choices.entry(index).or_default();
@@ -52,12 +48,7 @@ impl Accumulator {
                     choice.texts.entry(name).or_default().push_str(text);
                 }
             }
-            for call in delta
-                .get("tool_calls")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
+            for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
                 choice.add_call(call);
             }
         }
@@ -65,10 +56,7 @@ impl Accumulator {
 
     /// The `choices` of the whole answer.
     pub fn choices(&self) -> Value {
-        self.choices
-            .iter()
-            .map(|(index, choice)| choice.whole(*index))
-            .collect()
+        self.choices.iter().map(|(index, choice)| choice.whole(*index)).collect()
     }
 }
 
@@ -79,9 +67,7 @@ impl Choice {
         known.id = call.get("id").cloned().or_else(|| known.id.take());
         let function = |name: &str| call.get("function")?.get(name)?.as_str();
         known.name.push_str(function("name").unwrap_or_default());
-        known
-            .arguments
-            .push_str(function("arguments").unwrap_or_default());
+        known.arguments.push_str(function("arguments").unwrap_or_default());
     }
 
     fn whole(&self, index: u64) -> Value {

@@ -6,14 +6,8 @@ use serde_json::{Map, Value};
 use crate::usage::read_usage;
 
 /// Fields of an answer that would tell who served it.
-const TELLTALES: [&str; 6] = [
-    "system_fingerprint",
-    "provider",
-    "service_tier",
-    "x_groq",
-    "request_id",
-    "provider_specific_fields",
-];
+const TELLTALES: [&str; 6] =
+    ["system_fingerprint", "provider", "service_tier", "x_groq", "request_id", "provider_specific_fields"];
 
 /// One chunk of a streamed answer, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,22 +27,14 @@ pub struct Chunk {
 impl Chunk {
     /// Understands a chunk.
     pub fn read(chunk: &Value) -> Self {
-        let choices = chunk
-            .get("choices")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
+        let choices = chunk.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let deltas = choices.iter().filter_map(|choice| choice.get("delta"));
-        let texts = choices
-            .iter()
-            .filter_map(|choice| choice.get("text")?.as_str())
-            .map(str::len);
+        let texts = choices.iter().filter_map(|choice| choice.get("text")?.as_str()).map(str::len);
         let content_bytes = deltas.map(content_bytes).sum::<usize>() + texts.sum::<usize>();
         Self {
             has_content: content_bytes > 0,
             content_bytes,
-            finished: choices
-                .iter()
-                .any(|choice| choice.get("finish_reason").is_some_and(Value::is_string)),
+            finished: choices.iter().any(|choice| choice.get("finish_reason").is_some_and(Value::is_string)),
             usage: chunk.get("usage").and_then(read_usage),
             is_empty: choices.is_empty(),
         }
@@ -61,29 +47,14 @@ fn content_bytes(message: &Value) -> usize {
     let parts = message
         .get("content")
         .and_then(Value::as_array)
-        .map_or(0, |parts| {
-            parts
-                .iter()
-                .filter_map(|part| part.get("text")?.as_str())
-                .map(str::len)
-                .sum()
-        });
+        .map_or(0, |parts| parts.iter().filter_map(|part| part.get("text")?.as_str()).map(str::len).sum());
     let whole = |name: &str| {
-        message
-            .get(name)
-            .filter(|value| is_filled(value))
-            .map_or(0, |value| value.to_string().len())
+        message.get(name).filter(|value| is_filled(value)).map_or(0, |value| value.to_string().len())
     };
     text("content")
         + parts
-        + ["reasoning_content", "reasoning", "refusal"]
-            .into_iter()
-            .map(text)
-            .sum::<usize>()
-        + ["tool_calls", "function_call", "audio"]
-            .into_iter()
-            .map(whole)
-            .sum::<usize>()
+        + ["reasoning_content", "reasoning", "refusal"].into_iter().map(text).sum::<usize>()
+        + ["tool_calls", "function_call", "audio"].into_iter().map(whole).sum::<usize>()
 }
 
 fn is_filled(value: &Value) -> bool {
@@ -107,10 +78,7 @@ pub struct AnswerContent {
 impl AnswerContent {
     /// Looks at all choices.
     pub fn read(answer: &Value) -> Self {
-        let choices = answer
-            .get("choices")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
+        let choices = answer.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let messages = || choices.iter().filter_map(|choice| choice.get("message"));
         let bytes = messages().map(content_bytes).sum();
         let plain = messages().filter_map(|message| message.get("content")?.as_str());
@@ -169,13 +137,7 @@ mod tests {
         let content = AnswerContent::read(&answer);
         assert!(content.bytes > 0 && content.text_chars.is_none());
         let empty = AnswerContent::read(&json!({"choices": [{"message": {"content": ""}}]}));
-        assert_eq!(
-            empty,
-            AnswerContent {
-                bytes: 0,
-                text_chars: Some(0)
-            }
-        );
+        assert_eq!(empty, AnswerContent { bytes: 0, text_chars: Some(0) });
     }
 
     #[test]
@@ -183,9 +145,6 @@ mod tests {
         let mut answer = json!({"id": "chatcmpl-9", "model": "gpt-x-0613", "system_fingerprint": "fp", "provider": "p",
             "service_tier": "t", "object": "chat.completion"});
         disguise(answer.as_object_mut().expect("an object"), "task-1", "main_text");
-        assert_eq!(
-            answer,
-            json!({"id": "task-1", "model": "main_text", "object": "chat.completion"})
-        );
+        assert_eq!(answer, json!({"id": "task-1", "model": "main_text", "object": "chat.completion"}));
     }
 }

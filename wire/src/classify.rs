@@ -26,10 +26,7 @@ impl ErrorBody {
     pub fn read(body: &Value) -> Self {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         match body.get("error") {
-            Some(Value::String(message)) => Self {
-                message: message.clone(),
-                ..Self::default()
-            },
+            Some(Value::String(message)) => Self { message: message.clone(), ..Self::default() },
             Some(error) if error.is_object() => Self::read_object(error),
             _ if body.get("code").is_some() && body.get("message").is_some() => Self::read_object(body),
             _ => Self::default(),
@@ -42,26 +39,14 @@ impl ErrorBody {
     }
 
     fn read_object(error: &Value) -> Self {
-        let details = error
-            .get("details")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
         let reasons = details.filter_map(|detail| detail.get("reason"));
         let codes = reasons
-            .chain(
-                ["code", "status", "type"]
-                    .into_iter()
-                    .filter_map(|name| error.get(name)),
-            )
+            .chain(["code", "status", "type"].into_iter().filter_map(|name| error.get(name)))
             .filter_map(code_text)
             .collect();
         let text = |name| error.get(name).and_then(Value::as_str).map(str::to_owned);
-        Self {
-            codes,
-            message: text("message").unwrap_or_default(),
-            param: text("param"),
-        }
+        Self { codes, message: text("message").unwrap_or_default(), param: text("param") }
     }
 }
 
@@ -80,23 +65,14 @@ pub fn classify(status: u16, body: &Value) -> Failure {
     let by_code = error.codes.iter().find_map(|code| class_of_code(code));
     let class = match (by_code, class_of_status(status)) {
         // Quota and content rules hide behind many codes and statuses; their texts are plain.
-        (None, by_status) => class_of_text(&message, status)
-            .or(by_status)
-            .unwrap_or(Class::Upstream),
+        (None, by_status) => class_of_text(&message, status).or(by_status).unwrap_or(Class::Upstream),
         (Some(Class::Request | Class::RateLimited | Class::Auth), _) => {
             refined(&message).or(by_code).unwrap_or(Class::Request)
         }
         (Some(class), _) => class,
     };
-    let described = if error.message.is_empty() {
-        format!("status {status}")
-    } else {
-        error.message
-    };
-    Failure {
-        param: error.param,
-        ..Failure::new(class, short(&described)).with_status(status)
-    }
+    let described = if error.message.is_empty() { format!("status {status}") } else { error.message };
+    Failure { param: error.param, ..Failure::new(class, short(&described)).with_status(status) }
 }
 
 /// The class of an error inside a 200; `None` when there is none.
@@ -105,11 +81,8 @@ pub fn classify_inside(body: &Value) -> Option<Failure> {
     if !error.is_error() {
         return None;
     }
-    let status = error
-        .codes
-        .iter()
-        .find_map(|code| code.parse::<u16>().ok())
-        .filter(|code| (400..600).contains(code));
+    let status =
+        error.codes.iter().find_map(|code| code.parse::<u16>().ok()).filter(|code| (400..600).contains(code));
     let mut failure = classify(status.unwrap_or(500), body);
     // Its own words came over a whole connection: the upstream knows that it did nothing.
     if failure.class == Class::Unknown {
@@ -220,12 +193,7 @@ fn class_of_status(status: u16) -> Option<Class> {
 /// What a text says more exactly than the code beside it.
 fn refined(message: &str) -> Option<Class> {
     let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
-    if says(&[
-        "api key not valid",
-        "api_key_invalid",
-        "incorrect api key",
-        "invalid api key",
-    ]) {
+    if says(&["api key not valid", "api_key_invalid", "incorrect api key", "invalid api key"]) {
         Some(Class::Auth)
     } else if says(&[
         "insufficient_quota",
@@ -235,12 +203,7 @@ fn refined(message: &str) -> Option<Class> {
         "billing",
     ]) {
         Some(Class::Quota)
-    } else if says(&[
-        "content policy",
-        "content management policy",
-        "safety system",
-        "sensitive content",
-    ]) {
+    } else if says(&["content policy", "content management policy", "safety system", "sensitive content"]) {
         Some(Class::Policy)
     } else {
         None
@@ -310,26 +273,10 @@ mod tests {
     #[test]
     fn the_body_is_more_exact_than_the_status() {
         let cases = [
-            (
-                429,
-                json!({"error": {"code": "insufficient_quota", "message": "x"}}),
-                Class::Quota,
-            ),
-            (
-                403,
-                json!({"error": {"code": "insufficient_quota"}}),
-                Class::Quota,
-            ),
-            (
-                400,
-                json!({"error": {"code": "billing_hard_limit_reached"}}),
-                Class::Quota,
-            ),
-            (
-                429,
-                json!({"error": {"message": "You exceeded your current quota"}}),
-                Class::Quota,
-            ),
+            (429, json!({"error": {"code": "insufficient_quota", "message": "x"}}), Class::Quota),
+            (403, json!({"error": {"code": "insufficient_quota"}}), Class::Quota),
+            (400, json!({"error": {"code": "billing_hard_limit_reached"}}), Class::Quota),
+            (429, json!({"error": {"message": "You exceeded your current quota"}}), Class::Quota),
             (
                 400,
                 json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid.",
@@ -341,31 +288,15 @@ mod tests {
                 json!([{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "q"}}]),
                 Class::RateLimited,
             ),
-            (
-                400,
-                json!({"code": "DataInspectionFailed", "message": "inappropriate"}),
-                Class::Policy,
-            ),
-            (
-                400,
-                json!({"error": {"code": "content_policy_violation", "message": "x"}}),
-                Class::Policy,
-            ),
-            (
-                403,
-                json!({"error": {"message": "no permission to use this model"}}),
-                Class::Misconfigured,
-            ),
+            (400, json!({"code": "DataInspectionFailed", "message": "inappropriate"}), Class::Policy),
+            (400, json!({"error": {"code": "content_policy_violation", "message": "x"}}), Class::Policy),
+            (403, json!({"error": {"message": "no permission to use this model"}}), Class::Misconfigured),
             (
                 500,
                 json!({"type": "error", "error": {"type": "overloaded_error", "message": "o"}}),
                 Class::Upstream,
             ),
-            (
-                500,
-                json!({"error": {"type": "rate_limit_error", "message": "slow down"}}),
-                Class::RateLimited,
-            ),
+            (500, json!({"error": {"type": "rate_limit_error", "message": "slow down"}}), Class::RateLimited),
             (
                 400,
                 json!({"error": {"type": "invalid_request_error", "message": "max_tokens", "param": "max_tokens"}}),
@@ -385,19 +316,13 @@ mod tests {
             inside(json!({"error": {"code": "rate_limit_exceeded", "message": "x"}})),
             Class::RateLimited
         );
-        assert_eq!(
-            inside(json!({"error": {"code": 502, "message": "bad gateway"}})),
-            Class::Upstream
-        );
+        assert_eq!(inside(json!({"error": {"code": 502, "message": "bad gateway"}})), Class::Upstream);
         assert_eq!(inside(json!({"error": "something"})), Class::Upstream);
     }
 
     #[test]
     fn the_param_is_kept_and_a_long_message_is_cut() {
-        let failure = classify(
-            400,
-            &json!({"error": {"message": "x".repeat(1_000), "param": "n"}}),
-        );
+        let failure = classify(400, &json!({"error": {"message": "x".repeat(1_000), "param": "n"}}));
         assert_eq!(failure.param.as_deref(), Some("n"));
         assert_eq!(failure.message.chars().count(), 301);
     }

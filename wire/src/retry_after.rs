@@ -24,13 +24,9 @@ pub fn retry_after<'h>(
         .and_then(|text| seconds(text, 0.001))
         .or_else(|| header("retry-after").and_then(|text| seconds(text, 1.0).or_else(|| date(text, now))))
         .or_else(|| {
-            [
-                "x-ratelimit-reset-requests",
-                "x-ratelimit-reset-tokens",
-                "x-ratelimit-reset",
-            ]
-            .into_iter()
-            .find_map(|name| span(header(name)?))
+            ["x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-ratelimit-reset"]
+                .into_iter()
+                .find_map(|name| span(header(name)?))
         })
         .or_else(|| span(retry_delay(body)?))
 }
@@ -40,9 +36,7 @@ fn seconds(text: &str, scale: f64) -> Option<Duration> {
 }
 
 fn sane(seconds: f64) -> Option<Duration> {
-    (0.0..=LONGEST.as_secs_f64())
-        .contains(&seconds)
-        .then(|| Duration::from_secs_f64(seconds))
+    (0.0..=LONGEST.as_secs_f64()).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
 fn date(text: &str, now: Timestamp) -> Option<Duration> {
@@ -79,11 +73,7 @@ fn span(text: &str) -> Option<Duration> {
 /// `error.details[].retryDelay` of Google's `google.rpc.RetryInfo`.
 fn retry_delay(body: &Value) -> Option<&str> {
     let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;
-    error
-        .get("details")?
-        .as_array()?
-        .iter()
-        .find_map(|detail| detail.get("retryDelay")?.as_str())
+    error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str())
 }
 
 #[cfg(test)]
@@ -96,12 +86,7 @@ mod tests {
     fn read(headers: &[(&str, &str)], body: &Value) -> Option<Duration> {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a timestamp");
         retry_after(
-            |name| {
-                headers
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| *value)
-            },
+            |name| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value),
             body,
             now,
         )
@@ -135,11 +120,7 @@ mod tests {
 
     #[test]
     fn the_first_form_that_makes_sense_wins() {
-        let headers = [
-            ("retry-after-ms", "-5"),
-            ("retry-after", "2"),
-            ("x-ratelimit-reset", "9s"),
-        ];
+        let headers = [("retry-after-ms", "-5"), ("retry-after", "2"), ("x-ratelimit-reset", "9s")];
         assert_eq!(read(&headers, &Value::Null), Some(Duration::from_secs(2)));
     }
 

@@ -92,14 +92,7 @@ impl Decoder {
         }
         let whole =
             self.data == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&self.data).is_ok();
-        if whole {
-            Ok(Some(Event {
-                name: self.name,
-                data: self.data,
-            }))
-        } else {
-            Err(Broken::CutShort)
-        }
+        if whole { Ok(Some(Event { name: self.name, data: self.data })) } else { Err(Broken::CutShort) }
     }
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -149,10 +142,7 @@ impl Decoder {
     }
 
     fn dispatch(&mut self) {
-        let event = Event {
-            name: std::mem::take(&mut self.name),
-            data: std::mem::take(&mut self.data),
-        };
+        let event = Event { name: std::mem::take(&mut self.name), data: std::mem::take(&mut self.data) };
         if std::mem::take(&mut self.has_data) {
             self.ready.push_back(event);
         }
@@ -179,13 +169,7 @@ mod tests {
     }
 
     fn data(texts: &[&str]) -> Vec<Event> {
-        texts
-            .iter()
-            .map(|text| Event {
-                name: String::new(),
-                data: (*text).into(),
-            })
-            .collect()
+        texts.iter().map(|text| Event { name: String::new(), data: (*text).into() }).collect()
     }
 
     #[test]
@@ -193,10 +177,7 @@ mod tests {
         let stream = "\u{feff}:comment\n\ndata:{\"a\":1}\r\n\r\nevent: message\rdata: x\rdata: y\rid: 7\rfoo\r\r\
                       retry: 10\n\ndata: [DONE]";
         let mut expected = data(&["{\"a\":1}"]);
-        expected.push(Event {
-            name: "message".into(),
-            data: "x\ny".into(),
-        });
+        expected.push(Event { name: "message".into(), data: "x\ny".into() });
         expected.extend(data(&["[DONE]"]));
         assert_eq!(decode(&[stream.as_bytes()]), Ok(expected));
     }

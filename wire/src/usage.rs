@@ -9,11 +9,7 @@ use serde_json::Value;
 /// `prompt_tokens_details.cached_tokens`); the other counts them *beside* `input_tokens` (as
 /// `cache_read_input_tokens` and `cache_creation_input_tokens`). Reasoning is inside the output of both.
 pub fn read_usage(usage: &Value) -> Option<Usage> {
-    let number = |path: &[&str]| {
-        path.iter()
-            .try_fold(usage, |value, name| value.get(name))?
-            .as_u64()
-    };
+    let number = |path: &[&str]| path.iter().try_fold(usage, |value, name| value.get(name))?.as_u64();
     let output = number(&["completion_tokens"]).or_else(|| number(&["output_tokens"]));
     if let Some(prompt) = number(&["prompt_tokens"]) {
         let cached = number(&["prompt_tokens_details", "cached_tokens"])
@@ -29,9 +25,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     }
     if let Some(input) = number(&["input_tokens"]) {
         let beside = number(&["cache_read_input_tokens"]);
-        let inside = number(&["input_tokens_details", "cached_tokens"])
-            .unwrap_or(0)
-            .min(input);
+        let inside = number(&["input_tokens_details", "cached_tokens"]).unwrap_or(0).min(input);
         return Some(Usage {
             input_tokens: input - inside,
             cached_input_tokens: beside.unwrap_or(inside),
@@ -40,10 +34,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
             ..Usage::default()
         });
     }
-    output.map(|output_tokens| Usage {
-        output_tokens,
-        ..Usage::default()
-    })
+    output.map(|output_tokens| Usage { output_tokens, ..Usage::default() })
 }
 
 #[cfg(test)]
@@ -57,23 +48,13 @@ mod tests {
         let inside = json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150,
             "prompt_tokens_details": {"cached_tokens": 80},
             "completion_tokens_details": {"reasoning_tokens": 30}});
-        let expected = Usage {
-            input_tokens: 20,
-            cached_input_tokens: 80,
-            output_tokens: 50,
-            ..Usage::default()
-        };
+        let expected =
+            Usage { input_tokens: 20, cached_input_tokens: 80, output_tokens: 50, ..Usage::default() };
         assert_eq!(read_usage(&inside), Some(expected));
 
         let beside = json!({"input_tokens": 20, "cache_read_input_tokens": 80,
             "cache_creation_input_tokens": 7, "output_tokens": 50});
-        assert_eq!(
-            read_usage(&beside),
-            Some(Usage {
-                cache_write_tokens: 7,
-                ..expected
-            })
-        );
+        assert_eq!(read_usage(&beside), Some(Usage { cache_write_tokens: 7, ..expected }));
         assert_eq!(expected.all_input_tokens(), 100);
     }
 

@@ -15,14 +15,8 @@ use crate::build::{self, Profile};
 use crate::run::{Done, cargo, command, output, root, run, step};
 use crate::tools::{self, Tool};
 
-const NGINX: Tool = Tool {
-    program: "/usr/sbin/nginx",
-    package: "nginx-light",
-};
-const WRK: Tool = Tool {
-    program: "wrk",
-    package: "wrk",
-};
+const NGINX: Tool = Tool { program: "/usr/sbin/nginx", package: "nginx-light" };
+const WRK: Tool = Tool { program: "wrk", package: "wrk" };
 const UPSTREAM: &str = "127.0.0.1:19300";
 const PROXY: &str = "127.0.0.1:19301";
 const FOREBAY: &str = "127.0.0.1:19302";
@@ -37,9 +31,7 @@ pub(crate) fn all(seconds: u32) -> Done {
         tools::need(&WRK)
     })?;
     step("Build, release", || build::all(Profile::Release))?;
-    step("pick()", || {
-        run(&mut cargo(&["bench", "-p", "forebay-engine", "--bench", "pick"]))
-    })?;
+    step("pick()", || run(&mut cargo(&["bench", "-p", "forebay-engine", "--bench", "pick"])))?;
     step("Requests", || requests(seconds))
 }
 
@@ -56,11 +48,9 @@ fn requests(seconds: u32) -> Done {
     println!("\n| through | p50 at 1 | requests/s at 16 | at 64 | at 256 | p99 at 64 | ÷ direct at 64 |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut direct = None;
-    for (name, address) in [
-        ("straight to the upstream", UPSTREAM),
-        ("nginx as a reverse proxy", PROXY),
-        ("Forebay", FOREBAY),
-    ] {
+    for (name, address) in
+        [("straight to the upstream", UPSTREAM), ("nginx as a reverse proxy", PROXY), ("Forebay", FOREBAY)]
+    {
         let script = folder.join("post.lua");
         fs::write(&script, lua(&token))?;
         // Warm: connections, caches, the allocator.
@@ -99,29 +89,13 @@ fn wrk(address: &str, connections: u32, seconds: u32, script: &Path) -> Done<Mea
     let threads = connections.min(2).to_string();
     let (connections, seconds) = (connections.to_string(), format!("{seconds}s"));
     let url = format!("http://{address}/v1/chat/completions");
-    let mut wrk = command(
-        "wrk",
-        &[
-            "-t",
-            &threads,
-            "-c",
-            &connections,
-            "-d",
-            &seconds,
-            "--latency",
-            "-s",
-        ],
-    );
+    let mut wrk = command("wrk", &["-t", &threads, "-c", &connections, "-d", &seconds, "--latency", "-s"]);
     let raw = output(wrk.arg(script).arg(url))?;
     let word = |start: &str| {
         let line = raw.lines().find(|line| line.trim_start().starts_with(start));
-        line.and_then(|line| line.split_whitespace().nth(1))
-            .unwrap_or("?")
-            .to_owned()
+        line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("?").to_owned()
     };
-    let rate = word("Requests/sec:")
-        .parse()
-        .map_err(|_| format!("wrk said no rate:\n{raw}"))?;
+    let rate = word("Requests/sec:").parse().map_err(|_| format!("wrk said no rate:\n{raw}"))?;
     let failed = raw.contains("Non-2xx");
     Ok(Measured {
         rate,
@@ -165,13 +139,7 @@ fn nginx(folder: &Path) -> Done<Running> {
         tmp = folder.join("tmp").display(),
     );
     fs::File::create(&config)?.write_all(text.as_bytes())?;
-    Ok(Running(
-        Command::new(NGINX.program)
-            .arg("-c")
-            .arg(config)
-            .stderr(Stdio::null())
-            .spawn()?,
-    ))
+    Ok(Running(Command::new(NGINX.program).arg("-c").arg(config).stderr(Stdio::null()).spawn()?))
 }
 
 /// Forebay's release build on a new database, with one pool of three members on the upstream.
@@ -179,10 +147,7 @@ fn forebay(folder: &Path) -> Done<(Running, String)> {
     let binary = root().join("target/release/forebay");
     let with = |arguments: &[&str]| {
         let mut forebay = Command::new(&binary);
-        forebay
-            .args(arguments)
-            .env("FOREBAY_DATA_DIR", folder.join("data"))
-            .env("FOREBAY_ADDR", FOREBAY);
+        forebay.args(arguments).env("FOREBAY_DATA_DIR", folder.join("data")).env("FOREBAY_ADDR", FOREBAY);
         forebay.env("RUST_LOG", "warn");
         forebay
     };

@@ -60,10 +60,7 @@ pub(crate) fn all(profile: Profile) -> Done {
 /// `target/{debug,release}/forebay`.
 fn server(profile: Profile) -> Done {
     let release = (profile == Profile::Release).then_some("--release");
-    let arguments: Vec<_> = ["build", "-p", NAME, "--bin", NAME]
-        .into_iter()
-        .chain(release)
-        .collect();
+    let arguments: Vec<_> = ["build", "-p", NAME, "--bin", NAME].into_iter().chain(release).collect();
     run(&mut cargo(&arguments))
 }
 
@@ -81,9 +78,7 @@ pub(crate) fn site(profile: Profile) -> Done {
     fs::create_dir_all(&pkg)?;
     step("JavaScript around it", || bindgen(profile, &wasm, &pkg))?;
     if profile == Profile::Release {
-        step("Smaller WebAssembly", || {
-            wasm_opt(&pkg.join(format!("{NAME}.wasm")))
-        })?;
+        step("Smaller WebAssembly", || wasm_opt(&pkg.join(format!("{NAME}.wasm"))))?;
     }
     step("Styles", || styles(&pkg))?;
     step("Names with hashes", || hash_names(&pkg))?;
@@ -103,15 +98,7 @@ fn target() -> PathBuf {
 }
 
 fn compile_client(profile: Profile) -> Done<PathBuf> {
-    let mut build = cargo(&[
-        "build",
-        "-p",
-        "forebay-client",
-        "--target",
-        WASM,
-        "--profile",
-        profile.wasm(),
-    ]);
+    let mut build = cargo(&["build", "-p", "forebay-client", "--target", WASM, "--profile", profile.wasm()]);
     if profile == Profile::Release {
         // Panic messages name source files: this machine's folders are nobody's business.
         let home =
@@ -120,10 +107,7 @@ fn compile_client(profile: Profile) -> Done<PathBuf> {
         build.env("RUSTFLAGS", flags);
     }
     run(&mut build)?;
-    Ok(target()
-        .join(WASM)
-        .join(profile.wasm())
-        .join("forebay_client.wasm"))
+    Ok(target().join(WASM).join(profile.wasm()).join("forebay_client.wasm"))
 }
 
 fn bindgen(profile: Profile, wasm: &Path, pkg: &Path) -> Done {
@@ -132,18 +116,11 @@ fn bindgen(profile: Profile, wasm: &Path, pkg: &Path) -> Done {
         .web(true)
         .and_then(|bindgen| {
             let names = profile == Profile::Debug;
-            bindgen
-                .out_name(NAME)
-                .typescript(false)
-                .remove_name_section(!names)
-                .generate(pkg)
+            bindgen.out_name(NAME).typescript(false).remove_name_section(!names).generate(pkg)
         })
         .map_err(|error| format!("wasm-bindgen: {error:#}"))?;
     // The name that a server compiled with LEPTOS_OUTPUT_NAME asks for.
-    fs::rename(
-        pkg.join(format!("{NAME}_bg.wasm")),
-        pkg.join(format!("{NAME}.wasm")),
-    )?;
+    fs::rename(pkg.join(format!("{NAME}_bg.wasm")), pkg.join(format!("{NAME}.wasm")))?;
     Ok(())
 }
 
@@ -162,11 +139,7 @@ fn wasm_opt(wasm: &Path) -> Done {
     let mut optimise = command("node", &[]);
     optimise.arg(&binary).arg(wasm).args(WASM_OPT).arg("-o").arg(wasm);
     output(&mut optimise)?;
-    eprintln!(
-        "    {} KB before, {} KB after",
-        before / 1_024,
-        fs::metadata(wasm)?.len() / 1_024
-    );
+    eprintln!("    {} KB before, {} KB after", before / 1_024, fs::metadata(wasm)?.len() / 1_024);
     Ok(())
 }
 
@@ -176,14 +149,9 @@ fn styles(pkg: &Path) -> Done {
     let mut styles = Bundler::new(&files, None, ParserOptions::default())
         .bundle(&entry)
         .map_err(|error| format!("styles: {error}"))?;
-    styles
-        .minify(MinifyOptions::default())
-        .map_err(|error| format!("styles: {error}"))?;
+    styles.minify(MinifyOptions::default()).map_err(|error| format!("styles: {error}"))?;
     let css = styles
-        .to_css(PrinterOptions {
-            minify: true,
-            ..PrinterOptions::default()
-        })
+        .to_css(PrinterOptions { minify: true, ..PrinterOptions::default() })
         .map_err(|error| format!("styles: {error}"))?;
     fs::write(pkg.join(format!("{NAME}.css")), css.code)?;
     Ok(())
@@ -215,10 +183,7 @@ fn compress(pkg: &Path) -> Done {
             continue;
         }
         let plain = fs::read(&path)?;
-        let parameters = brotli::enc::BrotliEncoderParams {
-            quality: 11,
-            ..Default::default()
-        };
+        let parameters = brotli::enc::BrotliEncoderParams { quality: 11, ..Default::default() };
         let mut small = Vec::new();
         brotli::BrotliCompress(&mut plain.as_slice(), &mut small, &parameters)?;
         fs::write(path.with_extension(format!("{extension}.br")), &small)?;

@@ -38,16 +38,7 @@ pub(crate) fn clippy_server() -> Done {
 pub(crate) fn clippy_console() -> Done {
     tools::wasm_target()?;
     let target = "wasm32-unknown-unknown";
-    run(&mut cargo(&[
-        "clippy",
-        "-p",
-        "forebay-client",
-        "--target",
-        target,
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+    run(&mut cargo(&["clippy", "-p", "forebay-client", "--target", target, "--", "-D", "warnings"]))?;
     run(&mut cargo(&[
         "clippy",
         "-p",

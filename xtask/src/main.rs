@@ -55,14 +55,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
-        Task::Build {
-            release,
-            console: true,
-        } => build::site(Profile::of(release)),
-        Task::Build {
-            release,
-            console: false,
-        } => build::all(Profile::of(release)),
+        Task::Build { release, console: true } => build::site(Profile::of(release)),
+        Task::Build { release, console: false } => build::all(Profile::of(release)),
         Task::Serve { rest } => build_and_run("serve", &rest),
         Task::Demo { rest } => build_and_run("demo", &rest),
         Task::Lint => lint::all(),

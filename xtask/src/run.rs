@@ -10,10 +10,7 @@ pub(crate) type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
 }
 
 /// A command that runs in the repository.
@@ -42,14 +39,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// Runs a command to its end; anything but success is an error.
 pub(crate) fn run(command: &mut Command) -> Done {
     let name = show(command);
-    let status = command
-        .status()
-        .map_err(|error| format!("`{name}` could not be started: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{name}` ended with {status}").into())
-    }
+    let status = command.status().map_err(|error| format!("`{name}` could not be started: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{name}` ended with {status}").into()) }
 }
 
 /// Whether a command succeeds; its output is nobody's business.
@@ -60,9 +51,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 /// What a command writes, if it succeeds.
 pub(crate) fn output(command: &mut Command) -> Done<String> {
     let name = show(command);
-    let output = command
-        .output()
-        .map_err(|error| format!("`{name}` could not be started: {error}"))?;
+    let output = command.output().map_err(|error| format!("`{name}` could not be started: {error}"))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(format!("`{name}` ended with {}: {why}", output.status).into());
@@ -98,8 +87,5 @@ fn seconds(time: Duration) -> String {
 
 fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

@@ -21,25 +21,15 @@ pub(crate) fn all() -> Done {
     suite.step("Formatting", lint::formatting);
     suite.step("Clippy, server", lint::clippy_server);
     suite.step("Clippy, console", lint::clippy_console);
-    suite.optional("Dependencies (cargo deny)", deny_is_here, || {
-        run(&mut cargo(&["deny", "check"]))
-    });
+    suite.optional("Dependencies (cargo deny)", deny_is_here, || run(&mut cargo(&["deny", "check"])));
     suite.optional("PostgreSQL and Redis for the tests", || Ok(()), servers);
     suite.step("Unit and integration tests", native);
     suite.step("Engine under every interleaving (loom)", loom);
     suite.step("Build, debug", || build::all(Profile::Debug));
-    suite.optional(
-        "OpenAI's own client",
-        || tools::need(&tools::PYTHON),
-        || openai_client(Profile::Debug),
-    );
-    suite.optional("Browser, debug bundle", browser_is_here, || {
-        browser(Profile::Debug)
-    });
+    suite.optional("OpenAI's own client", || tools::need(&tools::PYTHON), || openai_client(Profile::Debug));
+    suite.optional("Browser, debug bundle", browser_is_here, || browser(Profile::Debug));
     suite.step("Build, release", || build::all(Profile::Release));
-    suite.optional("Browser, release bundle", browser_is_here, || {
-        browser(Profile::Release)
-    });
+    suite.optional("Browser, release bundle", browser_is_here, || browser(Profile::Release));
     suite.end()
 }
 
@@ -85,11 +75,7 @@ impl Suite {
             eprintln!("FAILED: {name}");
         }
         println!("{} passed, {} failed", self.passed, self.failed.len());
-        if self.failed.is_empty() {
-            Ok(())
-        } else {
-            Err("not everything passed".into())
-        }
+        if self.failed.is_empty() { Ok(()) } else { Err("not everything passed".into()) }
     }
 }
 
@@ -108,32 +94,14 @@ fn servers() -> Done {
 }
 
 fn native() -> Done {
-    run(&mut cargo(&[
-        "test",
-        "-p",
-        "forebay-engine",
-        "-p",
-        "forebay-wire",
-        "-p",
-        "xtask",
-    ]))?;
+    run(&mut cargo(&["test", "-p", "forebay-engine", "-p", "forebay-wire", "-p", "xtask"]))?;
     run(&mut cargo(&["test", "-p", "forebay-app", "--features", "ssr"]))?;
     run(&mut cargo(&["test", "-p", "forebay"]))
 }
 
+/// A feature, and not the usual `--cfg loom`, which would change tokio too and rebuild everything.
 fn loom() -> Done {
-    let mut loom = cargo(&[
-        "test",
-        "-p",
-        "forebay-engine",
-        "--release",
-        "--lib",
-        "--tests",
-        "loom",
-    ]);
-    loom.env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", root().join("target/loom"));
-    run(&mut loom)
+    run(&mut cargo(&["test", "-p", "forebay-engine", "--features", "loom", "--lib", "loom"]))
 }
 
 fn openai_client(profile: Profile) -> Done {
@@ -158,9 +126,7 @@ fn browser(profile: Profile) -> Done {
     run(command("npm", &["ci", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(&end2end))?;
     let demo = Demo::start(profile)?;
     let mut tests = command("npm", &["test", "--silent"]);
-    tests
-        .current_dir(&end2end)
-        .env("FOREBAY_SCREENSHOTS", end2end.join("test-results/screenshots"));
+    tests.current_dir(&end2end).env("FOREBAY_SCREENSHOTS", end2end.join("test-results/screenshots"));
     run(demo.tell(&mut tests))
 }
 
@@ -185,36 +151,26 @@ impl Demo {
             Profile::Debug => "debug",
             Profile::Release => "release",
         };
-        let data = root()
-            .join("target")
-            .join(format!("demo-{folder}-{}", std::process::id()));
+        let data = root().join("target").join(format!("demo-{folder}-{}", std::process::id()));
         std::fs::create_dir_all(&data)?;
         let mut process = command_at(&root().join("target").join(folder).join("forebay"))
-            .args(["demo", "--json", "--simulator-addr", "127.0.0.1:0"])
+            .args(["demo", "--json", "--traffic", "0", "--simulator-addr", "127.0.0.1:0"])
             .env("FOREBAY_ADDR", "127.0.0.1:0")
             .env("FOREBAY_DATA_DIR", &data)
             .stdout(Stdio::piped())
             .spawn()?;
         let output = process.stdout.take();
-        let mut demo = Self {
-            process,
-            data,
-            facts: HashMap::new(),
-        };
+        let mut demo = Self { process, data, facts: HashMap::new() };
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            let lines = output
-                .into_iter()
-                .flat_map(|output| BufReader::new(output).lines())
-                .map_while(Result::ok);
+            let lines =
+                output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok);
             // Goes on reading after the first line, so that the demo never waits for us.
             for line in lines {
                 let _ = sender.send(line);
             }
         });
-        let line = receiver
-            .recv_timeout(DEMO_READY)
-            .map_err(|_| "forebay demo did not say where it is")?;
+        let line = receiver.recv_timeout(DEMO_READY).map_err(|_| "forebay demo did not say where it is")?;
         demo.facts = facts(&line);
         if demo.facts.contains_key("url") {
             Ok(demo)

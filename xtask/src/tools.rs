@@ -10,26 +10,11 @@ pub(crate) struct Tool {
     pub(crate) package: &'static str,
 }
 
-pub(crate) const CHROMIUM: Tool = Tool {
-    program: "/usr/bin/chromium",
-    package: "chromium",
-};
-pub(crate) const NODE: Tool = Tool {
-    program: "node",
-    package: "nodejs",
-};
-pub(crate) const NPM: Tool = Tool {
-    program: "npm",
-    package: "npm",
-};
-pub(crate) const PYTHON: Tool = Tool {
-    program: "python3",
-    package: "python3-venv",
-};
-pub(crate) const REDIS: Tool = Tool {
-    program: "redis-server",
-    package: "redis-server",
-};
+pub(crate) const CHROMIUM: Tool = Tool { program: "/usr/bin/chromium", package: "chromium" };
+pub(crate) const NODE: Tool = Tool { program: "node", package: "nodejs" };
+pub(crate) const NPM: Tool = Tool { program: "npm", package: "npm" };
+pub(crate) const PYTHON: Tool = Tool { program: "python3", package: "python3-venv" };
+pub(crate) const REDIS: Tool = Tool { program: "redis-server", package: "redis-server" };
 
 /// The standard library for WebAssembly; rustup has it in about 30 MB.
 pub(crate) fn wasm_target() -> Done {
@@ -47,11 +32,7 @@ pub(crate) fn need(tool: &Tool) -> Done {
         return Ok(());
     }
     install(tool.package)?;
-    if present(tool.program) {
-        Ok(())
-    } else {
-        Err(missing(tool.program, tool.package))
-    }
+    if present(tool.program) { Ok(()) } else { Err(missing(tool.program, tool.package)) }
 }
 
 /// PostgreSQL's own programs lie outside the path.
@@ -64,11 +45,7 @@ pub(crate) fn need_postgres() -> Done {
         return Ok(());
     }
     install("postgresql")?;
-    if found() {
-        Ok(())
-    } else {
-        Err(missing("initdb", "postgresql"))
-    }
+    if found() { Ok(()) } else { Err(missing("initdb", "postgresql")) }
 }
 
 pub(crate) fn present(program: &str) -> bool {
@@ -81,10 +58,7 @@ fn install(package: &str) -> Done {
         return Err(format!("{package} is missing, and only root on Debian can install it from here").into());
     }
     eprintln!("    installing {package}");
-    let mut apt = command(
-        "apt-get",
-        &["install", "-y", "-q", "--no-install-recommends", package],
-    );
+    let mut apt = command("apt-get", &["install", "-y", "-q", "--no-install-recommends", package]);
     // Debian starts what it installs; the tests start their own on ports of their own.
     apt.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     output(&mut apt).map(|_| ())

@@ -52,16 +52,10 @@ impl Spec {
         Self { priority, ..self }
     }
     pub(crate) fn room(self, max_concurrency: u32) -> Self {
-        Self {
-            max_concurrency: Some(max_concurrency),
-            ..self
-        }
+        Self { max_concurrency: Some(max_concurrency), ..self }
     }
     pub(crate) fn accounts(self, accounts: &[&'static str]) -> Self {
-        Self {
-            accounts: accounts.to_vec(),
-            ..self
-        }
+        Self { accounts: accounts.to_vec(), ..self }
     }
 }
 
@@ -76,12 +70,7 @@ pub(crate) struct AccountSpec {
 
 impl Default for AccountSpec {
     fn default() -> Self {
-        Self {
-            rps: None,
-            max_concurrency: None,
-            key_revision: 1,
-            is_enabled: true,
-        }
+        Self { rps: None, max_concurrency: None, key_revision: 1, is_enabled: true }
     }
 }
 
@@ -94,11 +83,7 @@ pub(crate) struct Config {
 
 impl Directory for Config {
     fn pool(&self, key: &GroupKey) -> Option<Arc<Pool>> {
-        self.pool
-            .lock()
-            .expect("no test panics here")
-            .clone()
-            .filter(|pool| pool.key == *key)
+        self.pool.lock().expect("no test panics here").clone().filter(|pool| pool.key == *key)
     }
     fn model(&self, _: &ModelId) -> Option<Arc<Pool>> {
         None
@@ -144,60 +129,33 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn set(&self, member: &str, plays: impl IntoIterator<Item = Play>) {
-        self.plays
-            .lock()
-            .expect("unpoisoned")
-            .insert(member.into(), plays.into_iter().collect());
+        self.plays.lock().expect("unpoisoned").insert(member.into(), plays.into_iter().collect());
     }
     /// Whom it was asked of, with which account.
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.calls
-            .lock()
-            .expect("unpoisoned")
-            .iter()
-            .map(|(member, _)| member.clone())
-            .collect()
+        self.calls.lock().expect("unpoisoned").iter().map(|(member, _)| member.clone()).collect()
     }
     pub(crate) fn accounts_used(&self) -> Vec<Option<String>> {
-        self.calls
-            .lock()
-            .expect("unpoisoned")
-            .iter()
-            .map(|(_, account)| account.clone())
-            .collect()
+        self.calls.lock().expect("unpoisoned").iter().map(|(_, account)| account.clone()).collect()
     }
     /// The most calls of a member or an account that were open at once.
     pub(crate) fn peak(&self, name: &str) -> u32 {
-        self.open
-            .lock()
-            .expect("unpoisoned")
-            .get(name)
-            .map_or(0, |(_, peak)| *peak)
+        self.open.lock().expect("unpoisoned").get(name).map_or(0, |(_, peak)| *peak)
     }
     pub(crate) fn open(&self, name: &str) -> u32 {
-        self.open
-            .lock()
-            .expect("unpoisoned")
-            .get(name)
-            .map_or(0, |(open, _)| *open)
+        self.open.lock().expect("unpoisoned").get(name).map_or(0, |(open, _)| *open)
     }
 
     fn enter<R>(&self, order: &Order<'_, R>) -> (Play, Vec<Visit<'_>>) {
         let member = order.member.name.to_string();
         let account = order.account.map(|account| account.label.to_string());
-        let visits = [Some(&member), account.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|name| {
-                let mut open = self.open.lock().expect("unpoisoned");
-                let entry = open.entry(name.clone()).or_default();
-                entry.0 += 1;
-                entry.1 = entry.1.max(entry.0);
-                Visit {
-                    script: self,
-                    name: name.clone(),
-                }
-            });
+        let visits = [Some(&member), account.as_ref()].into_iter().flatten().map(|name| {
+            let mut open = self.open.lock().expect("unpoisoned");
+            let entry = open.entry(name.clone()).or_default();
+            entry.0 += 1;
+            entry.1 = entry.1.max(entry.0);
+            Visit { script: self, name: name.clone() }
+        });
         let visits = visits.collect();
         let mut plays = self.plays.lock().expect("unpoisoned");
         let play = match plays.get_mut(&member) {
@@ -273,11 +231,7 @@ impl Upstream for Script {
             _ => tokio::task::yield_now().await,
         }
         let answer = order.member.name.to_string();
-        Ok(Whole {
-            answer,
-            usage: None,
-            provider_task_id: None,
-        })
+        Ok(Whole { answer, usage: None, provider_task_id: None })
     }
 
     async fn stream(&self, order: Order<'_, ()>) -> Result<Beats, Failure> {
@@ -304,31 +258,13 @@ pub(crate) struct Recorded {
 
 impl Record {
     pub(crate) fn kinds(&self) -> Vec<AttemptKind> {
-        self.0
-            .lock()
-            .expect("unpoisoned")
-            .sent
-            .iter()
-            .map(|sent| sent.kind)
-            .collect()
+        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.kind).collect()
     }
     pub(crate) fn waits(&self) -> Vec<Duration> {
-        self.0
-            .lock()
-            .expect("unpoisoned")
-            .sent
-            .iter()
-            .map(|sent| sent.waited)
-            .collect()
+        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.waited).collect()
     }
     pub(crate) fn reasons(&self) -> Vec<String> {
-        self.0
-            .lock()
-            .expect("unpoisoned")
-            .sent
-            .iter()
-            .map(|sent| sent.reason.clone())
-            .collect()
+        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.reason.clone()).collect()
     }
     pub(crate) fn ended(&self) -> Vec<AttemptEnded> {
         self.0.lock().expect("unpoisoned").ended.clone()
@@ -480,20 +416,11 @@ impl Bench {
     }
 
     pub(crate) fn pool(&self) -> Arc<Pool> {
-        self.config
-            .pool
-            .lock()
-            .expect("unpoisoned")
-            .clone()
-            .expect("there is a pool")
+        self.config.pool.lock().expect("unpoisoned").clone().expect("there is a pool")
     }
 
     pub(crate) fn member(&self, name: &str) -> Arc<Member> {
-        self.pool()
-            .members()
-            .find(|member| &*member.name == name)
-            .expect("a member of that name")
-            .clone()
+        self.pool().members().find(|member| &*member.name == name).expect("a member of that name").clone()
     }
 
     pub(crate) fn job(&self, stream: bool) -> Job<()> {
@@ -501,10 +428,7 @@ impl Bench {
             task: "task".into(),
             route: Route::Pool(POOL.parse().expect("a key")),
             stream,
-            needs: Needs {
-                stream,
-                ..Needs::default()
-            },
+            needs: Needs { stream, ..Needs::default() },
             deadline: None,
             request: (),
         }
@@ -534,9 +458,7 @@ impl Bench {
 
     pub(crate) fn open(&self, name: &str) {
         let state = &self.member(name).state;
-        state
-            .breaker
-            .force_open(self.clock.now() + Duration::from_secs(60), self.clock.now());
+        state.breaker.force_open(self.clock.now() + Duration::from_secs(60), self.clock.now());
     }
 }
 
@@ -565,8 +487,5 @@ pub(crate) fn fail(class: Class) -> Play {
 }
 
 pub(crate) fn quick_breaker() -> BreakerPolicy {
-    BreakerPolicy {
-        failure_threshold: 1,
-        ..BreakerPolicy::default()
-    }
+    BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() }
 }

@@ -80,17 +80,32 @@ async fn every_wrong_field_is_named_and_nothing_is_changed() {
         ("PUT", "/accounts/acc-a", json!({"max_rps": -1}), "max_rps"),
         ("PUT", "/accounts/acc-a", json!({"provider": "nope"}), "provider"),
         ("PUT", "/providers/sim", json!({"base_url": "http://169.254.169.254/v1"}), "base_url"),
-        ("PUT", "/providers/other", json!({"name": "x", "protocol": "openai", "base_url": "http://127.0.0.1:1/v1"}), "base_url"),
+        (
+            "PUT",
+            "/providers/other",
+            json!({"name": "x", "protocol": "openai", "base_url": "http://127.0.0.1:1/v1"}),
+            "base_url",
+        ),
         ("PUT", "/callers/demo-team", json!({"plan": {"concurrent_tasks": 0}}), "concurrent_tasks"),
         ("POST", "/callers/demo-team/credits", json!({"amount": "lots", "reason": "x"}), "amount"),
         ("PUT", "/settings", json!({"routing": {"max_models": 9}}), "max_models"),
         ("PUT", "/settings", json!({"default_pool": {"text": "nope"}}), "default_pool"),
-        ("PUT", "/config", json!({"pools": [{"group_key": "x"}], "models": [{"name": "m", "provider": "nope"}]}), "provider"),
+        (
+            "PUT",
+            "/config",
+            json!({"pools": [{"group_key": "x"}], "models": [{"name": "m", "provider": "nope"}]}),
+            "provider",
+        ),
         ("PUT", "/config", json!({"poools": []}), "poools"),
     ];
     for (method, path, body, field) in cases {
         let answer = call(&app, &admin, method, path, body.clone()).await;
-        assert_eq!((answer.status, answer.outcome().1), (400, "invalid_request"), "{method} {path} {body}: {}", answer.body);
+        assert_eq!(
+            (answer.status, answer.outcome().1),
+            (400, "invalid_request"),
+            "{method} {path} {body}: {}",
+            answer.body
+        );
         let message = answer.body["error"]["message"].as_str().expect("a message");
         assert!(message.contains(field), "{path} {body}: {message}");
     }
@@ -120,7 +135,12 @@ async fn what_does_not_exist_is_404_and_what_is_in_use_409() {
             _ => json!({}),
         };
         let answer = call(&app, &admin, method, path, body).await;
-        assert_eq!((answer.status, answer.outcome().1), (404, "not_found"), "{method} {path}: {}", answer.body);
+        assert_eq!(
+            (answer.status, answer.outcome().1),
+            (404, "not_found"),
+            "{method} {path}: {}",
+            answer.body
+        );
     }
     for path in ["/pools/main_text", "/providers/sim", "/accounts/acc-a"] {
         let answer = call(&app, &admin, "DELETE", path, Value::Null).await;
@@ -138,10 +158,19 @@ async fn a_change_is_live_when_its_answer_arrives() {
     assert_eq!(served().await, "Hello from a.");
     assert_eq!(call(&app, &admin, "PUT", "/models/a", json!({"is_active": false})).await.status, 200);
     assert_eq!(served().await, "Hello from b.");
-    assert_eq!(call(&app, &admin, "POST", "/breakers/b/force-open", json!({"seconds": 600})).await.status, 200);
+    assert_eq!(
+        call(&app, &admin, "POST", "/breakers/b/force-open", json!({"seconds": 600})).await.status,
+        200
+    );
     assert_eq!(served().await, "Hello from c.");
     let pool = call(&app, &admin, "GET", "/pools/main_text", Value::Null).await.body;
-    let b = pool["members"].as_array().expect("members").iter().find(|member| member["name"] == "b").expect("b").clone();
+    let b = pool["members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .find(|member| member["name"] == "b")
+        .expect("b")
+        .clone();
     assert_eq!(b["breaker"]["state"], "open");
     assert_eq!(call(&app, &admin, "POST", "/breakers/b/reset", json!({})).await.status, 200);
     assert_eq!(served().await, "Hello from b.");
@@ -171,10 +200,15 @@ async fn a_dry_run_of_picks_counts_and_calls_nobody() {
     call(&app, &admin, "POST", "/breakers/a/force-open", json!({"seconds": 60})).await;
     let probe = call(&app, &admin, "POST", "/pools/main_text/mock-generate-probe", json!({"n": 500})).await;
     assert_eq!((probe.status, &probe.body["picked"]["b"]), (200, &json!(500)), "{}", probe.body);
-    assert!(probe.body["excluded"]["a"].as_str().is_some_and(|why| why.contains("breaker")), "{}", probe.body);
+    assert!(
+        probe.body["excluded"]["a"].as_str().is_some_and(|why| why.contains("breaker")),
+        "{}",
+        probe.body
+    );
     assert_eq!(app.asked(), [0, 0, 0]);
     for n in [json!(0), json!(-1), json!("x"), json!(1_000_000)] {
-        let answer = call(&app, &admin, "POST", "/pools/main_text/mock-generate-probe", json!({"n": n})).await;
+        let answer =
+            call(&app, &admin, "POST", "/pools/main_text/mock-generate-probe", json!({"n": n})).await;
         assert_eq!((answer.status, answer.outcome().1), (400, "invalid_request"), "{n}");
     }
 }

@@ -12,7 +12,10 @@ async fn a_generation_answers_in_our_shape_and_is_paid_for_at_the_pools_price() 
     let answer = app.generate().await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     let body = &answer.body;
-    assert_eq!((&body["status"], &body["capability"], &body["model"]), (&json!("succeeded"), &json!("text"), &json!("main_text")));
+    assert_eq!(
+        (&body["status"], &body["capability"], &body["model"]),
+        (&json!("succeeded"), &json!("text"), &json!("main_text"))
+    );
     assert_eq!(body["output"]["choices"][0]["message"]["content"], "Hello from a.");
     assert_eq!(body["output"].as_object().map(|output| output.len()), Some(1), "nothing but choices: {body}");
     assert_eq!(answer.header("x-request-id"), body["task_id"].as_str());
@@ -26,7 +29,10 @@ async fn a_generation_answers_in_our_shape_and_is_paid_for_at_the_pools_price() 
     app.money_adds_up().await;
 
     let task = Answer::of(app.get(&format!("/api/tasks/{}", task.id))).await;
-    assert_eq!((task.status, &task.body["status"], &task.body["output"]), (200, &json!("succeeded"), &body["output"]));
+    assert_eq!(
+        (task.status, &task.body["status"], &task.body["output"]),
+        (200, &json!("succeeded"), &body["output"])
+    );
 }
 
 #[tokio::test]
@@ -69,7 +75,11 @@ async fn m1_a_whole_answer_cut_short_is_unknown_and_never_sent_again() {
         assert_eq!(answer.header("x-should-retry"), Some("false"), "{behaviour}");
         assert_eq!(app.asked(), [before[0] + 1, before[1], before[2]], "{behaviour}");
         let (task, attempts) = app.last_task().await;
-        assert_eq!((task.status.as_str(), task.hold_state.as_str()), ("outcome_unknown", "released"), "{behaviour}");
+        assert_eq!(
+            (task.status.as_str(), task.hold_state.as_str()),
+            ("outcome_unknown", "released"),
+            "{behaviour}"
+        );
         assert_eq!(attempts[0].status, "outcome_unknown");
         assert!(attempts[0].outcome_unknown(), "{behaviour}");
         app.set("a", "ok");
@@ -116,7 +126,10 @@ async fn a_fallback_is_recorded_with_its_reason_and_its_wait() {
     let (task, attempts) = app.last_task().await;
     assert_eq!(task.final_model.as_deref(), Some("b"));
     let first = &attempts[0];
-    assert_eq!((first.kind.as_str(), first.status.as_str(), first.http_status), ("initial", "failed", Some(500)));
+    assert_eq!(
+        (first.kind.as_str(), first.status.as_str(), first.http_status),
+        ("initial", "failed", Some(500))
+    );
     assert_eq!(first.error_message.as_deref(), Some("simulated failure"));
     let second = &attempts[1];
     assert_eq!((second.kind.as_str(), second.status.as_str()), ("fallback", "succeeded"));
@@ -139,7 +152,9 @@ async fn the_callers_fault_is_told_in_our_words_with_the_parameter() {
 
 #[tokio::test]
 async fn all_attempts_failed_is_502_and_free() {
-    let app = TestApp::with(Plan { settings: json!({"routing": {"text": {"waits_ms": [1]}}}), ..Plan::default() }).await;
+    let app =
+        TestApp::with(Plan { settings: json!({"routing": {"text": {"waits_ms": [1]}}}), ..Plan::default() })
+            .await;
     ["a", "b", "c"].iter().for_each(|model| app.set(model, "500"));
     let answer = app.generate().await;
     assert_eq!(answer.outcome(), (502, "upstream_failed"));
@@ -152,7 +167,9 @@ async fn all_attempts_failed_is_502_and_free() {
 #[tokio::test]
 async fn too_little_credit_is_402_before_anything_is_sent() {
     let app = TestApp::start().await;
-    let body = chat(&json!({"input": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10_000_000, "n": 100}}));
+    let body = chat(
+        &json!({"input": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10_000_000, "n": 100}}),
+    );
     let answer = Answer::of(app.post("/api/generate").body(body.to_string())).await;
     assert_eq!(answer.outcome(), (402, "insufficient_credits"));
     assert_eq!(app.asked(), [0, 0, 0]);
@@ -175,7 +192,10 @@ async fn a_caller_has_so_many_unfinished_tasks_and_no_more() {
     under_way.iter().for_each(tokio::task::JoinHandle::abort);
     app.sim.until("a", |visits| visits.open == 0).await;
     app.set("a", "ok");
-    eventually("the slots", || app.catalog.snapshot().callers.values().all(|caller| caller.in_flight.taken() == 0)).await;
+    eventually("the slots", || {
+        app.catalog.snapshot().callers.values().all(|caller| caller.in_flight.taken() == 0)
+    })
+    .await;
     assert_eq!(app.generate().await.status, 200);
 }
 
@@ -194,7 +214,8 @@ async fn o6_stopping_lets_streams_finish_and_takes_no_new_work() {
     let ready = app.client.get(app.url("/readyz"));
     let mut draining = false;
     while !draining {
-        draining = ready.try_clone().expect("a request").send().await.expect("it still answers").status() == 503;
+        draining =
+            ready.try_clone().expect("a request").send().await.expect("it still answers").status() == 503;
     }
     assert_eq!(app.generate().await.outcome(), (503, "shutting_down"));
     for stream in streams {
@@ -217,7 +238,9 @@ async fn no_key_is_in_any_answer_or_record() {
         let (task, attempts) = app.last_task().await;
         seen.push_str(&format!("{task:?}{attempts:?}"));
     }
-    seen.push_str(&app.client.get(app.url("/metrics")).send().await.expect("metrics").text().await.expect("text"));
+    seen.push_str(
+        &app.client.get(app.url("/metrics")).send().await.expect("metrics").text().await.expect("text"),
+    );
     assert_eq!(app.sim.last_key("b").as_deref(), Some("sk-canary-b"), "the key is used");
     assert!(!seen.contains("sk-canary") && !seen.contains(&app.seeded.token), "and seen nowhere");
 }

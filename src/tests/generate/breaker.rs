@@ -14,7 +14,8 @@ async fn split(app: &TestApp, count: usize) -> HashMap<String, usize> {
     for _ in 0..count / 16 {
         let answers = futures::future::join_all((0..16).map(|_| app.generate())).await;
         for answer in answers {
-            let served = answer.body["output"]["choices"][0]["message"]["content"].as_str().map(str::to_owned);
+            let served =
+                answer.body["output"]["choices"][0]["message"]["content"].as_str().map(str::to_owned);
             let by = served.unwrap_or_else(|| format!("{:?}", answer.outcome()));
             *outcomes.entry(by).or_default() += 1;
         }
@@ -37,11 +38,17 @@ async fn one_three_six_splits_trips_recovers_and_says_when_all_are_out() {
 
     app.set("c", "500");
     let outcomes = split(&app, 112).await;
-    assert!(outcomes.keys().all(|outcome| outcome.starts_with("Hello")), "callers saw only 200s: {outcomes:?}");
+    assert!(
+        outcomes.keys().all(|outcome| outcome.starts_with("Hello")),
+        "callers saw only 200s: {outcomes:?}"
+    );
     assert_eq!(app.breaker("c").state, BreakerState::Open);
     let before = app.asked()[2];
     let outcomes = split(&app, 1_008).await;
-    assert!((share(&outcomes, "a") - 0.25).abs() < 0.06 && (share(&outcomes, "b") - 0.75).abs() < 0.06, "{outcomes:?}");
+    assert!(
+        (share(&outcomes, "a") - 0.25).abs() < 0.06 && (share(&outcomes, "b") - 0.75).abs() < 0.06,
+        "{outcomes:?}"
+    );
     assert_eq!(app.asked()[2], before, "nothing was sent to the open one");
 
     app.set("c", "ok");
@@ -113,7 +120,8 @@ async fn b11_a_name_that_does_not_resolve_is_not_sent_and_the_caller_is_served()
 
 #[tokio::test]
 async fn b11_a_port_that_refuses_is_not_sent() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let closed =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
     let app = TestApp::start().await;
     let file = json!({
         "providers": [{"key": "dead", "name": "Dead", "protocol": "openai", "base_url": format!("http://{closed}/v1"),
@@ -132,7 +140,8 @@ async fn b11_a_port_that_refuses_is_not_sent() {
 
 #[tokio::test]
 async fn b12_fifty_at_once_and_never_six_in_flight() {
-    let app = TestApp::with(Plan { size: 1, account: json!({"max_concurrency": 5}), ..Plan::default() }).await;
+    let app =
+        TestApp::with(Plan { size: 1, account: json!({"max_concurrency": 5}), ..Plan::default() }).await;
     app.set("a", "slow-20");
     let answers = futures::future::join_all((0..50).map(|_| app.generate())).await;
     assert!(answers.iter().all(|answer| answer.status == 200));

@@ -48,7 +48,11 @@ async fn what_is_not_json_is_said_so_and_too_much_is_413() {
         assert_eq!(answer.outcome(), (400, "invalid_request"), "{body:?}");
         assert!(answer.body["error"]["message"].as_str().is_some_and(|text| text.starts_with("body:")));
         let answer = refused(&app, "/v1/chat/completions", body).await;
-        assert_eq!((answer.status, &answer.body["error"]["type"]), (400, &json!("invalid_request_error")), "{body:?}");
+        assert_eq!(
+            (answer.status, &answer.body["error"]["type"]),
+            (400, &json!("invalid_request_error")),
+            "{body:?}"
+        );
     }
     let long = chat(&json!({"task_type": "x".repeat(3_000)})).to_string();
     assert_eq!(refused(&app, "/api/generate", long).await.outcome(), (413, "payload_too_large"));
@@ -77,7 +81,8 @@ async fn what_does_not_exist_is_404_and_what_is_not_yours_too() {
     app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
     assert_eq!(app.generate().await.outcome(), (404, "not_found"));
     let models = Answer::of(app.get("/v1/models")).await;
-    let ids: Vec<_> = models.body["data"].as_array().into_iter().flatten().map(|model| model["id"].clone()).collect();
+    let ids: Vec<_> =
+        models.body["data"].as_array().into_iter().flatten().map(|model| model["id"].clone()).collect();
     assert_eq!(ids, [json!("other")]);
 }
 
@@ -92,7 +97,8 @@ async fn without_a_valid_token_it_is_401_in_the_shape_of_the_surface() {
     }
     let answer = Answer::of(app.client.post(app.url("/v1/chat/completions")).body("{}")).await;
     assert_eq!((answer.status, &answer.body["error"]["type"]), (401, &json!("authentication_error")));
-    let answer = Answer::of(app.client.get(app.url("/v1/models")).header("x-api-key", &app.seeded.token)).await;
+    let answer =
+        Answer::of(app.client.get(app.url("/v1/models")).header("x-api-key", &app.seeded.token)).await;
     assert_eq!(answer.status, 200);
 }
 
@@ -106,7 +112,10 @@ async fn features_that_nobody_has_are_named() {
     ];
     for (fields, feature) in cases {
         let answer = Answer::of(app.completion(fields)).await;
-        assert_eq!((answer.outcome(), &answer.body["error"]["param"]), ((400, "unsupported"), &json!(feature)));
+        assert_eq!(
+            (answer.outcome(), &answer.body["error"]["param"]),
+            ((400, "unsupported"), &json!(feature))
+        );
     }
     let thinking = refused(&app, "/api/generate", chat(&json!({"thinking": true})).to_string()).await;
     assert_eq!(thinking.outcome(), (400, "unsupported"));
@@ -116,10 +125,20 @@ async fn features_that_nobody_has_are_named() {
 #[tokio::test]
 async fn wrong_filters_of_the_task_list_are_named() {
     let app = TestApp::start().await;
-    for (query, field) in [("status=done", "status"), ("limit=0", "limit"), ("limit=x", "limit"), ("cursor=%00", "cursor"), ("colour=red", "colour"), ("capability=smell", "capability")] {
+    for (query, field) in [
+        ("status=done", "status"),
+        ("limit=0", "limit"),
+        ("limit=x", "limit"),
+        ("cursor=%00", "cursor"),
+        ("colour=red", "colour"),
+        ("capability=smell", "capability"),
+    ] {
         let answer = Answer::of(app.get(&format!("/api/tasks?{query}"))).await;
         assert_eq!(answer.outcome(), (400, "invalid_request"), "{query}");
-        assert!(answer.body["error"]["message"].as_str().is_some_and(|text| text.starts_with(field)), "{query}");
+        assert!(
+            answer.body["error"]["message"].as_str().is_some_and(|text| text.starts_with(field)),
+            "{query}"
+        );
     }
 }
 

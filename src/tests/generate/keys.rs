@@ -48,7 +48,8 @@ async fn another_request_under_the_same_key_is_a_conflict_that_no_sdk_repeats() 
     let app = TestApp::start().await;
     assert_eq!(Answer::of(keyed(&app, "k")).await.status, 200);
     let other = chat(&json!({"deadline_ms": 1000}));
-    let answer = Answer::of(app.post("/api/generate").body(other.to_string()).header("idempotency-key", "k")).await;
+    let answer =
+        Answer::of(app.post("/api/generate").body(other.to_string()).header("idempotency-key", "k")).await;
     assert_eq!(answer.outcome(), (409, "idempotency_conflict"));
     assert_eq!(answer.header("x-should-retry"), Some("false"));
     // White space and the order of fields make no other request.

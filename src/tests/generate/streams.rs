@@ -80,8 +80,13 @@ async fn s4_a_cut_after_content_is_told_and_nothing_is_glued_on() {
     assert!(attempts[0].outcome_unknown());
     app.money_adds_up().await;
 
-    let streamed = Streamed::of(app.post("/api/generate").body(chat(&json!({"stream": true})).to_string())).await;
-    assert!(streamed.raw.contains("event: error\ndata: {\"error\":{\"code\":\"upstream_failed\""), "{}", streamed.raw);
+    let streamed =
+        Streamed::of(app.post("/api/generate").body(chat(&json!({"stream": true})).to_string())).await;
+    assert!(
+        streamed.raw.contains("event: error\ndata: {\"error\":{\"code\":\"upstream_failed\""),
+        "{}",
+        streamed.raw
+    );
     assert!(!streamed.raw.contains("event: done"));
 }
 
@@ -116,7 +121,10 @@ async fn s6_usage_is_recorded_and_passed_on_only_if_asked_for() {
     let fields = json!({"stream": true, "stream_options": {"include_usage": true}});
     let streamed = Streamed::of(app.completion(fields)).await;
     let last = streamed.chunks().pop().expect("chunks");
-    assert_eq!((last["choices"].as_array().map(Vec::len), last["usage"]["completion_tokens"].as_u64()), (Some(0), Some(4)));
+    assert_eq!(
+        (last["choices"].as_array().map(Vec::len), last["usage"]["completion_tokens"].as_u64()),
+        (Some(0), Some(4))
+    );
 }
 
 #[tokio::test]
@@ -136,7 +144,9 @@ async fn s9_a_tool_call_in_twenty_pieces_is_passed_on_unchanged() {
     let arguments: String = streamed
         .chunks()
         .iter()
-        .filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str().map(str::to_owned))
+        .filter_map(|chunk| {
+            chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str().map(str::to_owned)
+        })
         .collect();
     assert_eq!(arguments, (0..20).map(|n| format!("{n},")).collect::<String>());
     assert!(streamed.is_done());
@@ -200,7 +210,11 @@ async fn s11_leaving_before_headers_before_content_or_mid_stream_closes_the_upst
         assert_eq!(app.asked(), [1, 0, 0], "{behaviour}: no further attempt");
         eventually("its record", || app.ledger.reading().unfinished == 0).await;
         let (task, attempts) = app.last_task().await;
-        assert_eq!((task.status.as_str(), attempts[0].status.as_str()), ("cancelled", "cancelled"), "{behaviour}");
+        assert_eq!(
+            (task.status.as_str(), attempts[0].status.as_str()),
+            ("cancelled", "cancelled"),
+            "{behaviour}"
+        );
         assert!(attempts[0].outcome_unknown(), "{behaviour}");
         // What was delivered is paid for, and nothing else.
         let expected = if behaviour == "hang-content" { "settled" } else { "released" };
@@ -213,7 +227,9 @@ async fn s11_leaving_before_headers_before_content_or_mid_stream_closes_the_upst
 async fn s11_leaving_a_whole_request_closes_the_upstream_unless_it_has_a_key() {
     let app = TestApp::start().await;
     app.set("a", "hang");
-    let reached = async { drop(app.sim.until("a", |visits| visits.open == 1).await) };
+    let reached = async {
+        app.sim.until("a", |visits| visits.open == 1).await;
+    };
     leave(&app, &chat(&json!({})), "/api/generate", reached).await;
     app.sim.until("a", |visits| visits.open == 0).await;
     eventually("its record", || app.ledger.reading().unfinished == 0).await;
@@ -222,7 +238,9 @@ async fn s11_leaving_a_whole_request_closes_the_upstream_unless_it_has_a_key() {
 
 #[tokio::test]
 async fn s11_leaving_while_waiting_for_room_costs_nothing() {
-    let app = TestApp::with(Plan { size: 1, models: json!({"a": {"max_concurrency": 1}}), ..Plan::default() }).await;
+    let app =
+        TestApp::with(Plan { size: 1, models: json!({"a": {"max_concurrency": 1}}), ..Plan::default() })
+            .await;
     app.set("a", "hang");
     let first = tokio::spawn(app.generation().send());
     app.sim.until("a", |visits| visits.open == 1).await;
@@ -248,7 +266,10 @@ async fn s11_leaving_during_a_back_off_makes_no_further_attempt() {
     app.clock.advance(Duration::from_secs(10));
     assert_eq!(app.asked()[0], 1);
     let (task, attempts) = app.last_task().await;
-    assert_eq!((task.status.as_str(), attempts.len(), attempts[0].status.as_str()), ("cancelled", 1, "failed"));
+    assert_eq!(
+        (task.status.as_str(), attempts.len(), attempts[0].status.as_str()),
+        ("cancelled", 1, "failed")
+    );
     app.money_adds_up().await;
 }
 

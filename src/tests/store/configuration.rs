@@ -58,11 +58,7 @@ pub(super) async fn open(database: &Database, keys: KeyRing) -> Opened {
     let clock = Arc::new(TokioClock::new());
     let store = database.open().await;
     let catalog = Catalog::open(store, keys, state.clone(), clock.clone(), None).await;
-    Opened {
-        catalog: catalog.unwrap_or_else(|error| panic!("{}: {error}", database.name)),
-        state,
-        clock,
-    }
+    Opened { catalog: catalog.unwrap_or_else(|error| panic!("{}: {error}", database.name)), state, clock }
 }
 
 fn key(text: &str) -> GroupKey {
@@ -77,67 +73,34 @@ fn model_id(catalog: &Catalog, name: &str) -> ModelId {
 async fn an_import_is_live_whole_and_idempotent() {
     on_both(async |database| {
         let Opened { catalog, .. } = open(&database, keys()).await;
-        let dry = catalog
-            .import(&file(FILE), BY, true)
-            .await
-            .expect("it holds together");
+        let dry = catalog.import(&file(FILE), BY, true).await.expect("it holds together");
         assert_eq!(dry.changes.len(), 6);
         assert!(catalog.snapshot().pools.is_empty(), "a dry run changes nothing");
 
-        let done = catalog
-            .import(&file(FILE), BY, false)
-            .await
-            .expect("it holds together");
+        let done = catalog.import(&file(FILE), BY, false).await.expect("it holds together");
         assert_eq!(done, dry);
         let snapshot = catalog.snapshot();
         let pool = catalog.pool(&key("main_text")).expect("the pool is live");
         let member = pool.members().next().expect("its member").clone();
-        assert_eq!(
-            (&*member.name, member.weight.get(), member.max_concurrency),
-            ("sim-fast", 6, Some(20))
-        );
+        assert_eq!((&*member.name, member.weight.get(), member.max_concurrency), ("sim-fast", 6, Some(20)));
         assert_eq!(&*member.accounts[0].account.label, "sim-a");
-        assert_eq!(
-            snapshot.accounts[&member.accounts[0].account.id]
-                .key
-                .expose_secret(),
-            KEY
-        );
+        assert_eq!(snapshot.accounts[&member.accounts[0].account.id].key.expose_secret(), KEY);
         let config = snapshot.pool_named("chat").expect("by its alias");
         assert_eq!((config.key.as_str(), config.max_output), ("main_text", Some(512)));
-        assert_eq!(
-            snapshot.model_named("sim-fast").expect("by name").pool,
-            Some(key("main_text"))
-        );
+        assert_eq!(snapshot.model_named("sim-fast").expect("by name").pool, Some(key("main_text")));
         assert_eq!(snapshot.settings.default_pool["text"], "main_text");
-        assert_eq!(
-            database.number("SELECT balance FROM credit_accounts").await,
-            100_000_000
-        );
+        assert_eq!(database.number("SELECT balance FROM credit_accounts").await, 100_000_000);
         assert_eq!(database.number("SELECT COUNT(*) FROM audit_log").await, 6);
         let clear = format!("SELECT COUNT(*) FROM ai_model_api_accounts WHERE account_key LIKE '%{KEY}%'");
         assert_eq!(database.number(&clear).await, 0, "sealed in the table");
 
-        let again = catalog
-            .import(&file(FILE), BY, false)
-            .await
-            .expect("the same again");
+        let again = catalog.import(&file(FILE), BY, false).await.expect("the same again");
         assert_eq!(again.changes, [], "on {}", database.name);
         let exported = catalog.export();
         assert!(!exported.to_string().contains("canary"), "keys are masked");
         let exported = import::parse_value(&exported).expect("an export is an import file");
-        assert_eq!(
-            catalog
-                .import(&exported, BY, false)
-                .await
-                .expect("the same")
-                .changes,
-            []
-        );
-        assert_eq!(
-            database.number("SELECT balance FROM credit_accounts").await,
-            100_000_000
-        );
+        assert_eq!(catalog.import(&exported, BY, false).await.expect("the same").changes, []);
+        assert_eq!(database.number("SELECT balance FROM credit_accounts").await, 100_000_000);
     })
     .await;
 }
@@ -170,40 +133,23 @@ models: [{name: a, provider: sim, capability: text, pool: images}, {name: b, pro
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_edited_bound_and_deleted_one_by_one() {
     on_both(async |database| {
-        let Opened {
-            catalog,
-            state,
-            clock,
-        } = open(&database, keys()).await;
+        let Opened { catalog, state, clock } = open(&database, keys()).await;
         catalog.import(&file(FILE), BY, false).await.expect("imported");
         let put = async |section, name: &str, row| {
             let item =
                 import::parse_row(section, name, &row).unwrap_or_else(|problems| panic!("{problems:?}"));
             catalog.put(item, BY).await
         };
-        put(
-            Section::Models,
-            "sim-fast",
-            json!({ "weight": 2, "max_concurrency": null }),
-        )
-        .await
-        .expect("edited");
-        let member = catalog
-            .pool(&key("main_text"))
-            .expect("live")
-            .members()
-            .next()
-            .expect("a member")
-            .clone();
+        put(Section::Models, "sim-fast", json!({ "weight": 2, "max_concurrency": null }))
+            .await
+            .expect("edited");
+        let member =
+            catalog.pool(&key("main_text")).expect("live").members().next().expect("a member").clone();
         assert_eq!((member.weight.get(), member.max_concurrency), (2, None));
 
-        put(
-            Section::Accounts,
-            "sim-b",
-            json!({ "provider": "sim", "account_key": "sk-another" }),
-        )
-        .await
-        .expect("new");
+        put(Section::Accounts, "sim-b", json!({ "provider": "sim", "account_key": "sk-another" }))
+            .await
+            .expect("new");
         catalog
             .bind("sim-fast", "sim-b", Priority::try_new(1).expect("a priority"), BY)
             .await
@@ -218,27 +164,15 @@ async fn rows_are_edited_bound_and_deleted_one_by_one() {
         assert_eq!(bound(&catalog), ["sim-a", "sim-b"]);
         catalog.unbind("sim-fast", "sim-a", BY).await.expect("unbound");
         assert_eq!(bound(&catalog), ["sim-b"]);
-        assert!(matches!(
-            catalog.unbind("sim-fast", "sim-a", BY).await,
-            Err(CatalogError::Missing(_))
-        ));
+        assert!(matches!(catalog.unbind("sim-fast", "sim-a", BY).await, Err(CatalogError::Missing(_))));
 
-        let in_use = catalog
-            .remove(Section::Providers, "sim", BY)
-            .await
-            .expect_err("it is in use");
+        let in_use = catalog.remove(Section::Providers, "sim", BY).await.expect_err("it is in use");
         assert_eq!(
             in_use.to_string(),
             "provider sim is in use by model sim-fast, account sim-a, account sim-b"
         );
-        catalog
-            .remove(Section::Accounts, "sim-a", BY)
-            .await
-            .expect("nobody uses it");
-        let in_use = catalog
-            .remove(Section::Pools, "main_text", BY)
-            .await
-            .expect_err("it is in use");
+        catalog.remove(Section::Accounts, "sim-a", BY).await.expect("nobody uses it");
+        let in_use = catalog.remove(Section::Pools, "main_text", BY).await.expect_err("it is in use");
         assert_eq!(
             in_use.to_string(),
             "pool main_text is in use by model sim-fast, setting default_pool.text"
@@ -248,47 +182,20 @@ async fn rows_are_edited_bound_and_deleted_one_by_one() {
         let id = model_id(&catalog, "sim-fast");
         let breaker = &state.model(&id, BreakerPolicy::default()).breaker;
         breaker.force_open(Moment::NEVER, clock.now());
-        put(Section::Models, "sim-fast", json!({ "is_active": false }))
-            .await
-            .expect("edited");
-        assert_eq!(
-            catalog.pool(&key("main_text")).expect("live").members().count(),
-            0
-        );
+        put(Section::Models, "sim-fast", json!({ "is_active": false })).await.expect("edited");
+        assert_eq!(catalog.pool(&key("main_text")).expect("live").members().count(), 0);
         assert!(catalog.snapshot().model_named("sim-fast").is_none());
         assert_eq!(breaker.view(clock.now()).state, BreakerState::Open);
-        put(Section::Models, "sim-fast", json!({ "is_active": true }))
-            .await
-            .expect("edited");
+        put(Section::Models, "sim-fast", json!({ "is_active": true })).await.expect("edited");
         assert_eq!(breaker.view(clock.now()).state, BreakerState::Closed);
 
-        let caller = catalog
-            .snapshot()
-            .callers
-            .values()
-            .next()
-            .expect("a caller")
-            .clone();
+        let caller = catalog.snapshot().callers.values().next().expect("a caller").clone();
         assert!(caller.in_flight.try_take(None));
-        put(
-            Section::Callers,
-            "team-a",
-            json!({ "plan": { "concurrent_tasks": 3 }, "pools": ["other"] }),
-        )
-        .await
-        .expect("edited");
-        let now = catalog
-            .snapshot()
-            .callers
-            .values()
-            .next()
-            .expect("a caller")
-            .clone();
-        assert_eq!(
-            (now.concurrent_tasks, now.in_flight.taken()),
-            (3, 1),
-            "what is under way stays counted"
-        );
+        put(Section::Callers, "team-a", json!({ "plan": { "concurrent_tasks": 3 }, "pools": ["other"] }))
+            .await
+            .expect("edited");
+        let now = catalog.snapshot().callers.values().next().expect("a caller").clone();
+        assert_eq!((now.concurrent_tasks, now.in_flight.taken()), (3, 1), "what is under way stays counted");
         assert!(!now.may_use(&key("main_text")) && now.may_use(&key("other")));
 
         let settings =

@@ -32,21 +32,14 @@ fn task(caller: &str, hold: i64) -> TaskBegin {
 }
 
 fn keyed(caller: &str, hold: i64, key: &str) -> TaskBegin {
-    TaskBegin {
-        idempotency: Some((key.into(), "hash".into())),
-        ..task(caller, hold)
-    }
+    TaskBegin { idempotency: Some((key.into(), "hash".into())), ..task(caller, hold) }
 }
 
 fn attempt(task_id: &str, seq: u32) -> AttemptBegin {
     AttemptBegin {
         task_id: task_id.into(),
         seq,
-        kind: if seq == 1 {
-            AttemptKind::Initial
-        } else {
-            AttemptKind::Fallback
-        },
+        kind: if seq == 1 { AttemptKind::Initial } else { AttemptKind::Fallback },
         reason: "weight 6 of 10".into(),
         provider: "sim".into(),
         model_id: ModelId(format!("model-{seq}").into()),
@@ -71,11 +64,7 @@ fn ended(task_id: &str, seq: u32, status: AttemptStatus) -> AttemptEnd {
         first_content_ms: None,
         duration_ms: 12,
         provider_task_id: None,
-        usage: (!failed).then(|| Usage {
-            input_tokens: 12,
-            output_tokens: 16,
-            ..Usage::default()
-        }),
+        usage: (!failed).then(|| Usage { input_tokens: 12, output_tokens: 16, ..Usage::default() }),
         cost: (!failed).then_some(Micros(7)),
     }
 }
@@ -104,11 +93,7 @@ async fn caller(database: &Database, id: &str, credits: i64) {
 }
 
 async fn balance(database: &Database, id: &str) -> i64 {
-    database
-        .number(&format!(
-            "SELECT balance FROM credit_accounts WHERE caller_id = '{id}'"
-        ))
-        .await
+    database.number(&format!("SELECT balance FROM credit_accounts WHERE caller_id = '{id}'")).await
 }
 
 async fn assert_sums(store: &Store, database: &Database) {
@@ -116,18 +101,11 @@ async fn assert_sums(store: &Store, database: &Database) {
     assert_eq!(differences, [], "Σ ledger = balance on {}", database.name);
     let twice = "SELECT COUNT(*) FROM (SELECT task_id FROM credit_ledger WHERE kind <> 'reserve' AND task_id IS NOT NULL
                  GROUP BY task_id HAVING COUNT(*) > 1) AS twice";
-    assert_eq!(
-        database.number(twice).await,
-        0,
-        "settled or released once on {}",
-        database.name
-    );
+    assert_eq!(database.number(twice).await, 0, "settled or released once on {}", database.name);
 }
 
 async fn ledger(store: &Store) -> Ledger {
-    Ledger::start(store.clone(), "node-1", Options::default())
-        .await
-        .expect("the ledger starts")
+    Ledger::start(store.clone(), "node-1", Options::default()).await.expect("the ledger starts")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,33 +117,17 @@ async fn a_task_is_reserved_once_and_settled_once() {
 
         let begin = task("c", 400);
         let id = begin.id.clone();
-        ledger
-            .begin(begin, attempt(&id, 1))
-            .await
-            .expect("it is paid for");
+        ledger.begin(begin, attempt(&id, 1)).await.expect("it is paid for");
         assert_eq!(balance(&database, "c").await, 600);
         let running = ledger.task(&id, Some("c")).await.expect("read").expect("there");
-        assert_eq!(
-            (running.status.as_str(), running.hold_state.as_str()),
-            ("running", "held")
-        );
-        assert!(
-            ledger.task(&id, Some("other")).await.expect("read").is_none(),
-            "of nobody else"
-        );
+        assert_eq!((running.status.as_str(), running.hold_state.as_str()), ("running", "held"));
+        assert!(ledger.task(&id, Some("other")).await.expect("read").is_none(), "of nobody else");
 
         let failed = ended(&id, 1, AttemptStatus::Failed);
-        ledger
-            .attempt(Some(failed), attempt(&id, 2))
-            .await
-            .expect("a second attempt");
+        ledger.attempt(Some(failed), attempt(&id, 2)).await.expect("a second attempt");
         let last = TaskEnd {
             attempt: Some(ended(&id, 2, AttemptStatus::Succeeded)),
-            usage: Some(Usage {
-                input_tokens: 12,
-                output_tokens: 16,
-                ..Usage::default()
-            }),
+            usage: Some(Usage { input_tokens: 12, output_tokens: 16, ..Usage::default() }),
             ..end(&id, TaskStatus::Succeeded, Some(150))
         };
         assert!(ledger.end(last.clone()).await);
@@ -176,37 +138,25 @@ async fn a_task_is_reserved_once_and_settled_once() {
         assert_eq!(done.status, "succeeded");
         assert_eq!(done.caller, "team c");
         assert_eq!((done.credits_held, done.credits_charged), (400, Some(150)));
-        assert_eq!(
-            (done.attempts, done.error_class.as_deref()),
-            (2, Some("upstream"))
-        );
+        assert_eq!((done.attempts, done.error_class.as_deref()), (2, Some("upstream")));
         assert_eq!(done.output.as_deref(), Some(r#"{"choices":[]}"#));
         assert_eq!(done.metadata.as_deref(), Some(r#"{"who":"a \"quoted\" 名"}"#));
         let attempts = ledger.attempts(&id).await.expect("read");
-        assert_eq!(
-            attempts.iter().map(|a| a.status.as_str()).collect::<Vec<_>>(),
-            ["failed", "succeeded"]
-        );
+        assert_eq!(attempts.iter().map(|a| a.status.as_str()).collect::<Vec<_>>(), ["failed", "succeeded"]);
         assert_eq!((attempts[1].cost, attempts[1].http_status), (Some(7), Some(200)));
 
         // More than the hold is never taken; nothing is taken for what failed.
-        for (charge, status, left) in [
-            (Some(9_999), TaskStatus::Succeeded, 450),
-            (None, TaskStatus::Failed, 450),
-        ] {
+        for (charge, status, left) in
+            [(Some(9_999), TaskStatus::Succeeded, 450), (None, TaskStatus::Failed, 450)]
+        {
             let begin = task("c", 400);
             let id = begin.id.clone();
-            ledger
-                .begin(begin, attempt(&id, 1))
-                .await
-                .expect("it is paid for");
+            ledger.begin(begin, attempt(&id, 1)).await.expect("it is paid for");
             assert!(ledger.end(end(&id, status, charge)).await);
             assert_eq!(balance(&database, "c").await, left);
         }
         assert_eq!(
-            database
-                .number("SELECT COUNT(*) FROM ai_model_attempts WHERE status = 'sent'")
-                .await,
+            database.number("SELECT COUNT(*) FROM ai_model_attempts WHERE status = 'sent'").await,
             1,
             "only a success may leave its attempt to be recorded later"
         );
@@ -225,37 +175,20 @@ async fn what_is_refused_leaves_nothing_behind() {
 
         let begin = keyed("poor", 101, "k");
         let id = begin.id.clone();
-        assert_eq!(
-            ledger.begin(begin, attempt(&id, 1)).await,
-            Err(Refused::InsufficientCredits)
-        );
-        assert!(
-            ledger.keyed("poor", "k").await.expect("read").is_none(),
-            "402 frees the key"
-        );
+        assert_eq!(ledger.begin(begin, attempt(&id, 1)).await, Err(Refused::InsufficientCredits));
+        assert!(ledger.keyed("poor", "k").await.expect("read").is_none(), "402 frees the key");
         assert_eq!(database.number("SELECT COUNT(*) FROM ai_tasks").await, 0);
         assert_eq!(database.number("SELECT COUNT(*) FROM ai_model_attempts").await, 0);
 
         let first = keyed("poor", 60, "k");
         let first_id = first.id.clone();
-        ledger
-            .begin(first, attempt(&first_id, 1))
-            .await
-            .expect("it is paid for");
+        ledger.begin(first, attempt(&first_id, 1)).await.expect("it is paid for");
         let again = keyed("poor", 10, "k");
         let again_id = again.id.clone();
         let refused = ledger.begin(again, attempt(&again_id, 1)).await;
-        assert_eq!(
-            refused,
-            Err(Refused::DuplicateKey {
-                task_id: first_id.clone()
-            })
-        );
+        assert_eq!(refused, Err(Refused::DuplicateKey { task_id: first_id.clone() }));
         let found = ledger.keyed("poor", "k").await.expect("read").expect("there");
-        assert_eq!(
-            (found.task.id.as_str(), found.request_hash.as_str()),
-            (first_id.as_str(), "hash")
-        );
+        assert_eq!((found.task.id.as_str(), found.request_hash.as_str()), (first_id.as_str(), "hash"));
 
         // An end with a code that frees it lets the key be used again.
         let congested = TaskEnd {
@@ -266,37 +199,20 @@ async fn what_is_refused_leaves_nothing_behind() {
         assert!(ledger.keyed("poor", "k").await.expect("read").is_none());
 
         // So does a key's age.
-        let old = TaskBegin {
-            created_at: Store::now_ms() - 25 * 3_600_000,
-            ..keyed("poor", 10, "old")
-        };
+        let old = TaskBegin { created_at: Store::now_ms() - 25 * 3_600_000, ..keyed("poor", 10, "old") };
         let old_id = old.id.clone();
         ledger.begin(old, attempt(&old_id, 1)).await.expect("begun");
-        assert!(
-            ledger.keyed("poor", "old").await.expect("read").is_none(),
-            "kept for 24 hours"
-        );
+        assert!(ledger.keyed("poor", "old").await.expect("read").is_none(), "kept for 24 hours");
         let new = keyed("poor", 10, "old");
         let new_id = new.id.clone();
-        ledger
-            .begin(new, attempt(&new_id, 1))
-            .await
-            .expect("the old key is free");
+        ledger.begin(new, attempt(&new_id, 1)).await.expect("the old key is free");
 
         let nobody = task("poor", 0);
-        ledger.refuse(
-            nobody.clone(),
-            TaskStatus::Failed,
-            r#"{"code":"no_available_model"}"#.into(),
-        );
+        ledger.refuse(nobody.clone(), TaskStatus::Failed, r#"{"code":"no_available_model"}"#.into());
         ledger.flush().await;
         let refused = ledger.task(&nobody.id, None).await.expect("read").expect("there");
         assert_eq!(
-            (
-                refused.status.as_str(),
-                refused.hold_state.as_str(),
-                refused.attempts
-            ),
+            (refused.status.as_str(), refused.hold_state.as_str(), refused.attempts),
             ("failed", "none", 0)
         );
         assert_sums(&store, &database).await;
@@ -362,14 +278,9 @@ async fn what_a_stopped_process_left_is_ended_once() {
             first.begin(begin, attempt(&id, 1)).await.expect("begun");
         }
         database
-            .sql(&format!(
-                "UPDATE ai_model_attempts SET status = 'failed' WHERE task_id = '{}'",
-                ids[1]
-            ))
+            .sql(&format!("UPDATE ai_model_attempts SET status = 'failed' WHERE task_id = '{}'", ids[1]))
             .await;
-        let other = Ledger::start(store.clone(), "node-2", Options::default())
-            .await
-            .expect("another node");
+        let other = Ledger::start(store.clone(), "node-2", Options::default()).await.expect("another node");
         other.begin(alive, attempt(&ids[2], 1)).await.expect("begun");
 
         // As after kill −9: a second process of the same node starts while the first one's rows stand.
@@ -381,22 +292,11 @@ async fn what_a_stopped_process_left_is_ended_once() {
             }
             statuses
         };
-        assert_eq!(
-            statuses,
-            ["outcome_unknown", "failed", "running"],
-            "on {}",
-            database.name
-        );
+        assert_eq!(statuses, ["outcome_unknown", "failed", "running"], "on {}", database.name);
         assert_eq!(balance(&database, "c").await, 900);
         let attempts = second.attempts(&ids[0]).await.expect("read");
-        assert_eq!(
-            (attempts[0].status.as_str(), attempts[0].outcome_unknown()),
-            ("outcome_unknown", true)
-        );
-        assert!(
-            second.keyed("c", "k").await.expect("read").is_some(),
-            "an unknown outcome keeps its key"
-        );
+        assert_eq!((attempts[0].status.as_str(), attempts[0].outcome_unknown()), ("outcome_unknown", true));
+        assert!(second.keyed("c", "k").await.expect("read").is_some(), "an unknown outcome keeps its key");
 
         // The first process lived after all: its result is recorded, and charges nothing.
         let late = TaskEnd {
@@ -405,16 +305,9 @@ async fn what_a_stopped_process_left_is_ended_once() {
         };
         assert!(first.end(late).await);
         let late = second.task(&ids[0], None).await.expect("read").expect("there");
-        assert_eq!(
-            (late.status.as_str(), late.credits_charged),
-            ("succeeded", Some(0))
-        );
+        assert_eq!((late.status.as_str(), late.credits_charged), ("succeeded", Some(0)));
         let refused = first.attempt(None, attempt(&ids[1], 2)).await;
-        assert_eq!(
-            refused,
-            Err(Refused::Unavailable),
-            "nothing is sent for a task that was given up"
-        );
+        assert_eq!(refused, Err(Refused::Unavailable), "nothing is sent for a task that was given up");
         assert_eq!(balance(&database, "c").await, 900);
         assert_sums(&store, &database).await;
     })
@@ -437,12 +330,7 @@ async fn a_begin_that_nobody_waits_for_is_taken_back() {
         // What did get its answer in time is ended by its own caller.
         let held = "SELECT COUNT(*) FROM ai_tasks WHERE hold_state = 'held'";
         let begun = database.number(held).await;
-        assert_eq!(
-            i64::try_from(ledger.reading().unfinished).ok(),
-            Some(begun),
-            "on {}",
-            database.name
-        );
+        assert_eq!(i64::try_from(ledger.reading().unfinished).ok(), Some(begun), "on {}", database.name);
         assert_sums(&store, &database).await;
     })
     .await;
@@ -461,14 +349,7 @@ async fn lists_are_paged_and_filtered() {
                 pool: (n != 6).then(|| "main_text".into()),
                 ..task(if n < 5 { "c" } else { "d" }, 0)
             };
-            let begin = if n == 6 {
-                TaskBegin {
-                    asked: "solo".into(),
-                    ..begin
-                }
-            } else {
-                begin
-            };
+            let begin = if n == 6 { TaskBegin { asked: "solo".into(), ..begin } } else { begin };
             let id = begin.id.clone();
             ledger.begin(begin, attempt(&id, 1)).await.expect("begun");
             if n == 3 {
@@ -478,21 +359,15 @@ async fn lists_are_paged_and_filtered() {
                     .expect("again");
             }
             if n != 5 {
-                let status = if n == 4 {
-                    TaskStatus::OutcomeUnknown
-                } else {
-                    TaskStatus::Succeeded
-                };
+                let status = if n == 4 { TaskStatus::OutcomeUnknown } else { TaskStatus::Succeeded };
                 assert!(ledger.end(end(&id, status, Some(0))).await);
             }
             ids.push(id);
         }
         ids.reverse();
         let list = async |filter: TaskFilter| -> Vec<usize> {
-            let page = ledger
-                .list(&filter, None, 100)
-                .await
-                .unwrap_or_else(|error| panic!("{filter:?}: {error}"));
+            let page =
+                ledger.list(&filter, None, 100).await.unwrap_or_else(|error| panic!("{filter:?}: {error}"));
             page.tasks
                 .iter()
                 .map(|task| 6 - ids.iter().position(|id| *id == task.id).expect("known"))
@@ -500,109 +375,27 @@ async fn lists_are_paged_and_filtered() {
         };
         let none = TaskFilter::default;
         assert_eq!(list(none()).await, [6, 5, 4, 3, 2, 1, 0]);
+        assert_eq!(list(TaskFilter { caller_id: Some("d".into()), ..none() }).await, [6, 5]);
+        assert_eq!(list(TaskFilter { status: Some("running".into()), ..none() }).await, [5]);
+        assert_eq!(list(TaskFilter { status: Some("outcome_unknown".into()), ..none() }).await, [4]);
         assert_eq!(
-            list(TaskFilter {
-                caller_id: Some("d".into()),
-                ..none()
-            })
-            .await,
-            [6, 5]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                status: Some("running".into()),
-                ..none()
-            })
-            .await,
-            [5]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                status: Some("outcome_unknown".into()),
-                ..none()
-            })
-            .await,
-            [4]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                status: Some("succeeded".into()),
-                pool: Some("main_text".into()),
-                ..none()
-            })
-            .await,
+            list(TaskFilter { status: Some("succeeded".into()), pool: Some("main_text".into()), ..none() })
+                .await,
             [3, 2, 1, 0]
         );
+        assert_eq!(list(TaskFilter { error_class: Some("upstream".into()), ..none() }).await, [3]);
+        assert_eq!(list(TaskFilter { model: Some("sim-2".into()), ..none() }).await, [3]);
+        assert_eq!(list(TaskFilter { model: Some("solo".into()), ..none() }).await, [6]);
         assert_eq!(
-            list(TaskFilter {
-                error_class: Some("upstream".into()),
-                ..none()
-            })
-            .await,
+            list(TaskFilter { model: Some("sim-2".into()), error_class: Some("upstream".into()), ..none() })
+                .await,
             [3]
         );
-        assert_eq!(
-            list(TaskFilter {
-                model: Some("sim-2".into()),
-                ..none()
-            })
-            .await,
-            [3]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                model: Some("solo".into()),
-                ..none()
-            })
-            .await,
-            [6]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                model: Some("sim-2".into()),
-                error_class: Some("upstream".into()),
-                ..none()
-            })
-            .await,
-            [3]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                capability: Some("image".into()),
-                ..none()
-            })
-            .await,
-            [0; 0]
-        );
-        assert_eq!(
-            list(TaskFilter {
-                q: Some(ids[2][20..36].into()),
-                ..none()
-            })
-            .await
-            .first(),
-            Some(&4)
-        );
+        assert_eq!(list(TaskFilter { capability: Some("image".into()), ..none() }).await, [0; 0]);
+        assert_eq!(list(TaskFilter { q: Some(ids[2][20..36].into()), ..none() }).await.first(), Some(&4));
         let now = Store::now_ms();
-        assert_eq!(
-            list(TaskFilter {
-                from: Some(now - 60_000),
-                to: Some(now + 1),
-                ..none()
-            })
-            .await
-            .len(),
-            7
-        );
-        assert_eq!(
-            list(TaskFilter {
-                to: Some(now - 60_000),
-                ..none()
-            })
-            .await
-            .len(),
-            0
-        );
+        assert_eq!(list(TaskFilter { from: Some(now - 60_000), to: Some(now + 1), ..none() }).await.len(), 7);
+        assert_eq!(list(TaskFilter { to: Some(now - 60_000), ..none() }).await.len(), 0);
 
         let mut seen = Vec::new();
         let mut cursor = None;
@@ -634,26 +427,15 @@ async fn readings_and_commits_are_told() {
             })),
             ..Options::default()
         };
-        let ledger = Ledger::start(store.clone(), "node-1", options)
-            .await
-            .expect("the ledger starts");
+        let ledger = Ledger::start(store.clone(), "node-1", options).await.expect("the ledger starts");
         let (one, two) = (task("c", 0), task("c", 0));
         let (one_id, two_id) = (one.id.clone(), two.id.clone());
-        ledger
-            .begin(one, attempt(&one_id, 1))
-            .await
-            .expect("there is one place");
-        assert_eq!(
-            ledger.begin(two.clone(), attempt(&two_id, 1)).await,
-            Err(Refused::Overloaded)
-        );
+        ledger.begin(one, attempt(&one_id, 1)).await.expect("there is one place");
+        assert_eq!(ledger.begin(two.clone(), attempt(&two_id, 1)).await, Err(Refused::Overloaded));
         assert_eq!(ledger.reading().unfinished, 1);
         ledger.end_soon(end(&one_id, TaskStatus::Succeeded, Some(0)));
         ledger.flush().await;
-        ledger
-            .begin(two, attempt(&two_id, 1))
-            .await
-            .expect("the place is free again");
+        ledger.begin(two, attempt(&two_id, 1)).await.expect("the place is free again");
         assert_eq!(commits.load(std::sync::atomic::Ordering::Relaxed), 3);
         assert!(ledger.is_reachable().await);
     })
@@ -665,30 +447,21 @@ async fn a_database_that_takes_no_writes_refuses_tasks_and_loses_no_end() {
     on_both(async |database| {
         let store = database.open().await;
         caller(&database, "c", 1_000).await;
-        let options = Options {
-            commit_within: std::time::Duration::from_millis(300),
-            ..Options::default()
-        };
-        let ledger = Ledger::start(store.clone(), "node-1", options)
-            .await
-            .expect("the ledger starts");
+        let options = Options { commit_within: std::time::Duration::from_millis(300), ..Options::default() };
+        let ledger = Ledger::start(store.clone(), "node-1", options).await.expect("the ledger starts");
         let (first, second, third) = (task("c", 100), task("c", 100), task("c", 100));
         let ids = [first.id.clone(), second.id.clone(), third.id.clone()];
         ledger.begin(first, attempt(&ids[0], 1)).await.expect("begun");
 
-        let mut other = <sqlx::AnyConnection as sqlx::Connection>::connect(&database.url)
-            .await
-            .expect("connected");
+        let mut other =
+            <sqlx::AnyConnection as sqlx::Connection>::connect(&database.url).await.expect("connected");
         let lock = match database.name {
             "sqlite" => "BEGIN IMMEDIATE",
             _ => "BEGIN; LOCK TABLE ai_tasks IN ACCESS EXCLUSIVE MODE",
         };
         sqlx::raw_sql(lock).execute(&mut other).await.expect("locked");
         ledger.end_soon(end(&ids[0], TaskStatus::Succeeded, Some(30)));
-        assert_eq!(
-            ledger.begin(second, attempt(&ids[1], 1)).await,
-            Err(Refused::Unavailable)
-        );
+        assert_eq!(ledger.begin(second, attempt(&ids[1], 1)).await, Err(Refused::Unavailable));
         while !ledger.reading().is_down {
             tokio::task::yield_now().await;
         }
@@ -699,10 +472,7 @@ async fn a_database_that_takes_no_writes_refuses_tasks_and_loses_no_end() {
         );
         assert!(!ledger.is_reachable().await);
 
-        sqlx::raw_sql("ROLLBACK")
-            .execute(&mut other)
-            .await
-            .expect("unlocked");
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await.expect("unlocked");
         ledger.flush().await;
         let done = ledger.task(&ids[0], None).await.expect("read").expect("there");
         assert_eq!(
@@ -712,15 +482,8 @@ async fn a_database_that_takes_no_writes_refuses_tasks_and_loses_no_end() {
             database.name
         );
         let held = "SELECT COUNT(*) FROM ai_tasks WHERE hold_state = 'held'";
-        assert_eq!(
-            database.number(held).await,
-            0,
-            "what was refused is held by nobody"
-        );
-        ledger
-            .begin(third, attempt(&ids[2], 1))
-            .await
-            .expect("the database takes writes again");
+        assert_eq!(database.number(held).await, 0, "what was refused is held by nobody");
+        ledger.begin(third, attempt(&ids[2], 1)).await.expect("the database takes writes again");
         assert_eq!(balance(&database, "c").await, 870);
         assert_eq!(ledger.reading().unfinished, 1);
         assert_sums(&store, &database).await;

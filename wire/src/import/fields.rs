@@ -17,13 +17,7 @@ pub enum Section {
 
 impl Section {
     /// Every section.
-    pub const ALL: [Self; 5] = [
-        Self::Providers,
-        Self::Accounts,
-        Self::Pools,
-        Self::Models,
-        Self::Callers,
-    ];
+    pub const ALL: [Self; 5] = [Self::Providers, Self::Accounts, Self::Pools, Self::Models, Self::Callers];
 
     /// The name in the file.
     pub const fn as_str(self) -> &'static str {
@@ -151,10 +145,7 @@ pub(super) const MILLION: i64 = 1_000_000;
 
 const PROVIDER: &[Field] = &[
     field("name", Kind::Text(128)),
-    field(
-        "protocol",
-        Kind::Choice(&["openai", "volcengine_ark", "dashscope", "ollama"]),
-    ),
+    field("protocol", Kind::Choice(&["openai", "volcengine_ark", "dashscope", "ollama"])),
     field("base_url", Kind::Url),
     field("proxy_url", Kind::OptionalUrl),
     field("tier", Kind::Choice(&["direct", "preferred", "other"])),
@@ -228,10 +219,7 @@ const MODEL: &[Field] = &[
     field("prices", Kind::Prices),
 ];
 
-const CALLER: &[Field] = &[
-    field("region", Kind::OptionalText(64)),
-    field("is_enabled", Kind::Flag),
-];
+const CALLER: &[Field] = &[field("region", Kind::OptionalText(64)), field("is_enabled", Kind::Flag)];
 
 /// The units in which prices are given.
 pub const PRICE_UNITS: [&str; 11] = [

@@ -38,11 +38,7 @@ pub struct Problem {
 impl Problem {
     /// A problem with one field of a row.
     pub fn new(row: impl Into<String>, field: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
-            row: row.into(),
-            field: field.into(),
-            remedy: remedy.into(),
-        }
+        Self { row: row.into(), field: field.into(), remedy: remedy.into() }
     }
 }
 
@@ -115,10 +111,7 @@ pub struct Item {
 impl Item {
     /// The value of a column, if the row mentions it.
     pub fn cell(&self, name: &str) -> Option<&Cell> {
-        self.cells
-            .iter()
-            .find(|(column, _)| *column == name)
-            .map(|(_, cell)| cell)
+        self.cells.iter().find(|(column, _)| *column == name).map(|(_, cell)| cell)
     }
 
     /// The text of a column, if the row mentions it.
@@ -144,13 +137,8 @@ pub struct Document {
 /// # Errors
 /// Everything that is wrong with it, not only the first.
 pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Document, Vec<Problem>> {
-    let broken = |error: String| {
-        vec![Problem::new(
-            "",
-            "",
-            format!("this is neither YAML nor JSON: {error}"),
-        )]
-    };
+    let broken =
+        |error: String| vec![Problem::new("", "", format!("this is neither YAML nor JSON: {error}"))];
     let mut file: Value = if text.trim_start().starts_with('{') {
         match serde_json::from_str(text) {
             Ok(file) => file,
@@ -191,11 +179,7 @@ pub fn parse_settings(settings: &Value) -> Result<BTreeMap<String, Value>, Vec<P
     let mut problems = Vec::new();
     let mut found = BTreeMap::new();
     flatten(settings, String::new(), &mut found, &mut problems);
-    if problems.is_empty() {
-        Ok(found)
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
 fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Problem>> {
@@ -205,11 +189,7 @@ fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Pr
         Value::Object(file) => file,
         Value::Null => &empty,
         _ => {
-            problems.push(Problem::new(
-                "",
-                "",
-                "the file must be a map of providers, accounts, pools, …",
-            ));
+            problems.push(Problem::new("", "", "the file must be a map of providers, accounts, pools, …"));
             return Err(problems);
         }
     };
@@ -237,11 +217,7 @@ fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Pr
             };
             if let Some(item) = item(section, None, label, row, &mut problems) {
                 if !names.insert(item.name.clone()) {
-                    problems.push(Problem::new(
-                        &item.row,
-                        section.identity(),
-                        "is in the file twice",
-                    ));
+                    problems.push(Problem::new(&item.row, section.identity(), "is in the file twice"));
                 }
                 document.items.push(item);
             }
@@ -250,11 +226,7 @@ fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Pr
     if let Some(settings) = file.get("settings") {
         flatten(settings, String::new(), &mut document.settings, &mut problems);
     }
-    if problems.is_empty() {
-        Ok(document)
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(document) } else { Err(problems) }
 }
 
 fn expand(
@@ -274,11 +246,9 @@ fn expand(
                 expanded.push_str(before);
                 match environment(name) {
                     Some(value) => expanded.push_str(&value),
-                    None => problems.push(Problem::new(
-                        at,
-                        "",
-                        format!("the environment has no {name}; set it"),
-                    )),
+                    None => {
+                        problems.push(Problem::new(at, "", format!("the environment has no {name}; set it")))
+                    }
                 }
                 rest = after;
             }
@@ -292,11 +262,7 @@ fn expand(
         }
         Value::Object(fields) => {
             for (name, value) in fields {
-                let at = if at.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{at}.{name}")
-                };
+                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
                 expand(value, &at, environment, problems);
             }
         }
@@ -346,30 +312,15 @@ settings: {default_pool: {text: main_text}}
             panic!("one row a section: {document:?}");
         };
         assert_eq!(provider.text("base_url"), Some("http://127.0.0.1:9100/v1"));
-        assert_eq!(
-            account.account_key.as_ref().map(Key::expose),
-            Some("sk-secret-1234")
-        );
+        assert_eq!(account.account_key.as_ref().map(Key::expose), Some("sk-secret-1234"));
         assert_eq!(account.cell("max_rps"), Some(&Cell::Real(50.0)));
-        assert_eq!(
-            pool.text("price"),
-            Some(r#"{"input_per_1m":"0.50","output_per_1m":"1.50"}"#)
-        );
+        assert_eq!(pool.text("price"), Some(r#"{"input_per_1m":"0.50","output_per_1m":"1.50"}"#));
         assert_eq!(model.pool, Some(Some("main_text".into())));
         assert_eq!(model.cell("weight"), Some(&Cell::Whole(6)));
         assert_eq!(model.accounts.as_ref().map(Vec::len), Some(1));
-        assert_eq!(
-            (caller.concurrent_tasks, caller.credits),
-            (Some(10), Some(100_000_000))
-        );
-        assert_eq!(
-            document.settings.get("default_pool.text"),
-            Some(&"main_text".into())
-        );
-        assert!(
-            !format!("{document:?}").contains("sk-secret"),
-            "no key in any Debug"
-        );
+        assert_eq!((caller.concurrent_tasks, caller.credits), (Some(10), Some(100_000_000)));
+        assert_eq!(document.settings.get("default_pool.text"), Some(&"main_text".into()));
+        assert!(!format!("{document:?}").contains("sk-secret"), "no key in any Debug");
     }
 
     #[test]
@@ -392,10 +343,7 @@ settings: {default_pool: {text: main_text}}
             problems("pools: [{group_key: a}, {group_key: a}]"),
             ["pools[1] (a): group_key: is in the file twice"]
         );
-        assert_eq!(
-            problems("settings: {routing: {max_models: 9}, nonsense: 1}").len(),
-            2
-        );
+        assert_eq!(problems("settings: {routing: {max_models: 9}, nonsense: 1}").len(), 2);
     }
 
     #[test]
@@ -412,10 +360,7 @@ settings: {default_pool: {text: main_text}}
     fn null_clears_what_may_be_empty_and_nothing_else() {
         let row = serde_json::json!({ "max_concurrency": null, "public_alias": "" });
         let item = parse_row(Section::Models, "m", &row).expect("both may be empty");
-        assert_eq!(
-            item.cells,
-            [("public_alias", Cell::Null), ("max_concurrency", Cell::Null)]
-        );
+        assert_eq!(item.cells, [("public_alias", Cell::Null), ("max_concurrency", Cell::Null)]);
         assert!(parse_row(Section::Models, "m", &serde_json::json!({ "weight": null })).is_err());
         assert!(parse_row(Section::Models, "m", &serde_json::json!({ "name": "other" })).is_err());
     }
@@ -425,10 +370,7 @@ settings: {default_pool: {text: main_text}}
         let nested =
             serde_json::json!({ "routing": { "text": { "waits_ms": [1000] } }, "cooldown.auth_seconds": 5 });
         let settings = parse_settings(&nested).expect("both are right");
-        assert_eq!(
-            settings.keys().collect::<Vec<_>>(),
-            ["cooldown.auth_seconds", "routing.text.waits_ms"]
-        );
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["cooldown.auth_seconds", "routing.text.waits_ms"]);
         assert!(parse_settings(&serde_json::json!({ "routing.text.retries": null })).is_ok());
         assert!(parse_settings(&serde_json::json!({ "routing.txt.retries": null })).is_err());
     }

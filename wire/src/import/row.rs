@@ -27,11 +27,7 @@ pub(super) fn item(
         if !known {
             let mut names: Vec<&str> = section.fields().iter().map(|field| field.name).collect();
             names.extend(section.more());
-            let close = names
-                .iter()
-                .min_by_key(|name| distance(name, field))
-                .copied()
-                .unwrap_or_default();
+            let close = names.iter().min_by_key(|name| distance(name, field)).copied().unwrap_or_default();
             reader.refuse(field, &format!("is unknown; did you mean {close}?"));
         }
     }
@@ -59,10 +55,8 @@ pub(super) fn item(
     }
     match section {
         Section::Accounts => {
-            item.account_key = fields
-                .get("account_key")
-                .and_then(|value| reader.read("account_key", key, value))
-                .flatten();
+            item.account_key =
+                fields.get("account_key").and_then(|value| reader.read("account_key", key, value)).flatten();
         }
         Section::Models => reader.model(fields, &mut item),
         Section::Callers => reader.caller(fields, &mut item),
@@ -126,12 +120,8 @@ impl Reader<'_> {
     }
 
     fn model(&mut self, fields: &Map<String, Value>, item: &mut Item) {
-        item.pool = fields
-            .get("pool")
-            .and_then(|value| self.read("pool", optional_text, value));
-        item.routing = fields
-            .get("routing")
-            .and_then(|value| self.read("routing", routing, value));
+        item.pool = fields.get("pool").and_then(|value| self.read("pool", optional_text, value));
+        item.routing = fields.get("routing").and_then(|value| self.read("routing", routing, value));
         let Some(value) = fields.get("accounts") else {
             return;
         };
@@ -173,21 +163,15 @@ impl Reader<'_> {
                 _ => self.refuse("plan", "must be a map: {concurrent_tasks: 10}"),
             }
         }
-        item.credits = fields
-            .get("credits")
-            .and_then(|value| self.read("credits", money, value));
+        item.credits = fields.get("credits").and_then(|value| self.read("credits", money, value));
         item.pools = fields.get("pools").and_then(|value| {
             self.read(
                 "pools",
                 |value| {
-                    let keys = value
-                        .as_array()
-                        .ok_or("must be a list of pool keys; [] = every pool")?;
+                    let keys = value.as_array().ok_or("must be a list of pool keys; [] = every pool")?;
                     keys.iter()
                         .map(|key| {
-                            let key = key
-                                .as_str()
-                                .ok_or("must be a list of pool keys; [] = every pool")?;
+                            let key = key.as_str().ok_or("must be a list of pool keys; [] = every pool")?;
                             key.parse::<GroupKey>()
                                 .map(|key| key.to_string())
                                 .map_err(|error| error.to_string())

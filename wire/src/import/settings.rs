@@ -12,18 +12,14 @@ use super::values::{real, text, whole, word};
 /// What a setting may hold, by its dotted name.
 fn setting(name: &str, value: &Value) -> Result<Value, String> {
     if value.is_null() {
-        return known_setting(name)
-            .then_some(Value::Null)
-            .ok_or_else(|| "is unknown".to_owned());
+        return known_setting(name).then_some(Value::Null).ok_or_else(|| "is unknown".to_owned());
     }
     let parts: Vec<&str> = name.split('.').collect();
     let number = |min, max| whole(value, min, max).map(Value::from);
     match parts.as_slice() {
         ["default_pool", capability] if capability.parse::<Capability>().is_ok() => {
             let key = value.as_str().unwrap_or_default();
-            key.parse::<GroupKey>()
-                .map(|key| key.as_str().into())
-                .map_err(|error| error.to_string())
+            key.parse::<GroupKey>().map(|key| key.as_str().into()).map_err(|error| error.to_string())
         }
         ["routing", "max_models"] => number(1, 3),
         ["routing", "max_requests"] => number(1, 5),
@@ -33,9 +29,7 @@ fn setting(name: &str, value: &Value) -> Result<Value, String> {
             "attempt_ms" | "stream_attempt_ms" | "total_ms" => number(100, DAY_MS),
             "waits_ms" => {
                 let waits = value.as_array().ok_or("must be a list of milliseconds")?;
-                let waits = waits
-                    .iter()
-                    .map(|wait| whole(wait, 0, 3_600_000).map(Value::from));
+                let waits = waits.iter().map(|wait| whole(wait, 0, 3_600_000).map(Value::from));
                 waits.collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
             _ => Err("is unknown; it has retries, waits_ms, attempt_ms, stream_attempt_ms, total_ms".into()),
@@ -46,9 +40,7 @@ fn setting(name: &str, value: &Value) -> Result<Value, String> {
         ["body_limit"] => number(1_024, 1 << 30),
         ["drain_seconds" | "drain_delay_seconds"] => number(0, 3_600),
         ["task_types", _] => {
-            let fields = value
-                .as_object()
-                .ok_or("must be a map: {capability, operation}")?;
+            let fields = value.as_object().ok_or("must be a map: {capability, operation}")?;
             for (field, value) in fields {
                 match field.as_str() {
                     "capability" => word::<Capability>(value).map(drop)?,
@@ -90,17 +82,11 @@ pub(super) fn flatten(
     found: &mut BTreeMap<String, Value>,
     problems: &mut Vec<Problem>,
 ) {
-    let is_map_setting = at
-        .strip_prefix("task_types.")
-        .is_some_and(|rest| !rest.is_empty());
+    let is_map_setting = at.strip_prefix("task_types.").is_some_and(|rest| !rest.is_empty());
     match value {
         Value::Object(fields) if !is_map_setting => {
             for (name, value) in fields {
-                let at = if at.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{at}.{name}")
-                };
+                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
                 flatten(value, at, found, problems);
             }
         }

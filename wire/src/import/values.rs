@@ -10,14 +10,7 @@ use serde_json::{Map, Value};
 use super::fields::{Cell, Kind, PRICE_UNITS};
 use super::{BindingItem, Key, MASK};
 
-const FLAG_FEATURES: [&str; 6] = [
-    "stream",
-    "tools",
-    "structured",
-    "thinking",
-    "vision",
-    "image_edit",
-];
+const FLAG_FEATURES: [&str; 6] = ["stream", "tools", "structured", "thinking", "vision", "image_edit"];
 const COUNT_FEATURES: [&str; 2] = ["max_context", "max_output"];
 const OTHER_FEATURES: [&str; 5] = ["max_references", "ratios", "resolutions", "durations", "voices"];
 
@@ -77,10 +70,7 @@ pub(super) fn text(value: &Value, max: usize) -> Result<String, String> {
     if text.chars().count() > max {
         return Err(format!("must be at most {max} characters"));
     }
-    if text
-        .chars()
-        .any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
-    {
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
         return Err("must not have control characters".into());
     }
     Ok(text)
@@ -96,12 +86,8 @@ pub(super) fn optional_text(value: &Value) -> Result<Option<String>, String> {
 
 fn url(value: &Value) -> Result<String, String> {
     let text = text(value, 2_048)?;
-    let rest = text
-        .strip_prefix("http://")
-        .or_else(|| text.strip_prefix("https://"));
-    let host = rest
-        .and_then(|rest| rest.split(['/', '?', '#']).next())
-        .unwrap_or_default();
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     if host.is_empty() || host.starts_with(':') || text.contains(char::is_whitespace) {
         return Err("must be http://host… or https://host…".into());
     }
@@ -121,9 +107,7 @@ fn flag(value: &Value) -> Result<bool, String> {
 }
 
 pub(super) fn whole(value: &Value, min: i64, max: i64) -> Result<i64, String> {
-    let number = value
-        .as_i64()
-        .or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
+    let number = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
     match number {
         Some(number) if (min..=max).contains(&number) => Ok(number),
         _ if max == i64::MAX && min == i64::MIN => Err("must be a whole number".into()),
@@ -133,9 +117,7 @@ pub(super) fn whole(value: &Value, min: i64, max: i64) -> Result<i64, String> {
 }
 
 pub(super) fn real(value: &Value, min: f64, max: f64) -> Result<f64, String> {
-    let number = value
-        .as_f64()
-        .or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
+    let number = value.as_f64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
     match number {
         Some(number) if (min..=max).contains(&number) => Ok(number),
         _ => Err(format!("must be a number between {min} and {max}")),
@@ -162,11 +144,7 @@ pub(super) fn money(value: &Value) -> Result<i64, String> {
 
 fn prices(value: &Value) -> Result<String, String> {
     let Value::Object(given) = value else {
-        return if value.is_null() {
-            Ok("{}".into())
-        } else {
-            Err("must be a map of prices by unit".into())
-        };
+        return if value.is_null() { Ok("{}".into()) } else { Err("must be a map of prices by unit".into()) };
     };
     if let Some(unit) = given.keys().find(|unit| !PRICE_UNITS.contains(&unit.as_str())) {
         return Err(format!("{unit} is no unit; units are {}", PRICE_UNITS.join(", ")));
@@ -183,11 +161,7 @@ fn prices(value: &Value) -> Result<String, String> {
 
 fn features(value: &Value) -> Result<String, String> {
     let Value::Object(given) = value else {
-        return if value.is_null() {
-            Ok("{}".into())
-        } else {
-            Err("must be a map of features".into())
-        };
+        return if value.is_null() { Ok("{}".into()) } else { Err("must be a map of features".into()) };
     };
     let mut features = Map::new();
     for (name, value) in given {
@@ -198,15 +172,10 @@ fn features(value: &Value) -> Result<String, String> {
         } else if OTHER_FEATURES.contains(&name.as_str()) {
             Ok(value.clone())
         } else {
-            let known = [&FLAG_FEATURES[..], &COUNT_FEATURES[..], &OTHER_FEATURES[..]]
-                .concat()
-                .join(", ");
+            let known = [&FLAG_FEATURES[..], &COUNT_FEATURES[..], &OTHER_FEATURES[..]].concat().join(", ");
             return Err(format!("{name} is no feature; features are {known}"));
         };
-        features.insert(
-            name.clone(),
-            checked.map_err(|remedy| format!("{name} {remedy}"))?,
-        );
+        features.insert(name.clone(), checked.map_err(|remedy| format!("{name} {remedy}"))?);
     }
     features.sort_keys();
     Ok(Value::Object(features).to_string())
@@ -219,12 +188,10 @@ pub(super) fn routing(value: &Value) -> Result<BTreeMap<String, bool>, String> {
     given
         .iter()
         .map(|(name, value)| match name.as_str() {
-            "fallback_on_failure" | "fallback_candidate" => flag(value)
-                .map(|flag| (name.clone(), flag))
-                .map_err(|remedy| format!("{name} {remedy}")),
-            _ => Err(format!(
-                "{name} is unknown; it has fallback_on_failure, fallback_candidate"
-            )),
+            "fallback_on_failure" | "fallback_candidate" => {
+                flag(value).map(|flag| (name.clone(), flag)).map_err(|remedy| format!("{name} {remedy}"))
+            }
+            _ => Err(format!("{name} is unknown; it has fallback_on_failure, fallback_candidate")),
         })
         .collect()
 }
@@ -236,18 +203,12 @@ pub(super) fn binding(row: &Value) -> Result<BindingItem, (&'static str, String)
     if fields.keys().any(|name| name != "label" && name != "priority") {
         return Err(("label", "a binding has label and priority only".into()));
     }
-    let label = fields
-        .get("label")
-        .and_then(Value::as_str)
-        .ok_or(("label", "is missing".to_owned()))?;
+    let label = fields.get("label").and_then(Value::as_str).ok_or(("label", "is missing".to_owned()))?;
     let priority = match fields.get("priority") {
         None | Some(Value::Null) => Priority::default(),
         Some(value) => priority(value).map_err(|remedy| ("priority", remedy))?,
     };
-    Ok(BindingItem {
-        label: label.to_owned(),
-        priority,
-    })
+    Ok(BindingItem { label: label.to_owned(), priority })
 }
 
 /// `None` when the key is masked: keep the one that is there.
@@ -267,11 +228,7 @@ pub(super) fn key(value: &Value) -> Result<Option<Key>, String> {
 /// What an export shows of a key: never more than its last four characters, and nothing of a short one.
 pub fn mask(key: &str) -> String {
     let count = key.chars().count();
-    let last: String = if count >= 12 {
-        key.chars().skip(count - 4).collect()
-    } else {
-        String::new()
-    };
+    let last: String = if count >= 12 { key.chars().skip(count - 4).collect() } else { String::new() };
     format!("{MASK}{last}")
 }
 
@@ -292,14 +249,8 @@ pub fn micros(text: &str) -> Result<i64, Invalid> {
     }
     let mut amount: i64 = whole.parse().map_err(|_| WRONG)?;
     for place in 0..6 {
-        let digit = fraction
-            .as_bytes()
-            .get(place)
-            .map_or(0, |byte| i64::from(byte - b'0'));
-        amount = amount
-            .checked_mul(10)
-            .and_then(|amount| amount.checked_add(digit))
-            .ok_or(WRONG)?;
+        let digit = fraction.as_bytes().get(place).map_or(0, |byte| i64::from(byte - b'0'));
+        amount = amount.checked_mul(10).and_then(|amount| amount.checked_add(digit)).ok_or(WRONG)?;
     }
     Ok(if negative { -amount } else { amount })
 }
