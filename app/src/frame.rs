@@ -23,9 +23,7 @@ impl Frame {
     /// Whether the operator may change things. Only decides what is offered: the server functions
     /// decide what is done.
     pub(crate) fn may_write(&self) -> bool {
-        self.operator
-            .as_ref()
-            .is_some_and(|operator| operator.role >= Role::Admin)
+        self.operator.as_ref().is_some_and(|operator| operator.role >= Role::Admin)
     }
 }
 

@@ -74,17 +74,12 @@ pub enum PortError {
 impl PortError {
     /// A field of a form that can't be taken, and what would be right.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Invalid {
-            field: field.into(),
-            message: message.into(),
-        }
+        Self::Invalid { field: field.into(), message: message.into() }
     }
 
     /// The change contradicts what is there.
     pub fn conflict(message: impl Into<String>) -> Self {
-        Self::Conflict {
-            message: message.into(),
-        }
+        Self::Conflict { message: message.into() }
     }
 
     /// The thing named does not exist.
@@ -94,9 +89,7 @@ impl PortError {
 
     /// A part of the server can't answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::Unavailable {
-            message: message.into(),
-        }
+        Self::Unavailable { message: message.into() }
     }
 }
 

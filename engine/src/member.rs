@@ -17,6 +17,9 @@ use crate::window::{Tally, Window};
 /// How long the numbers on a member's row look back.
 pub const RECENT: Duration = Duration::from_secs(300);
 
+/// How long an account's requests a second look back.
+const RATE_SPAN: Duration = Duration::from_secs(10);
+
 /// The id of a model's row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModelId(pub std::sync::Arc<str>);
@@ -215,6 +218,10 @@ pub struct AccountState {
     pub cooldown: Cooldown,
     key_revision: AtomicU64,
     refusals: AtomicU32,
+    /// µs; 0 = never.
+    last_used: AtomicU64,
+    recent: Mutex<Window>,
+    last_failure: Mutex<Option<(Moment, Failure)>>,
 }
 
 impl AccountState {
@@ -226,7 +233,36 @@ impl AccountState {
             cooldown: Cooldown::new(),
             key_revision: AtomicU64::new(key_revision),
             refusals: AtomicU32::new(0),
+            last_used: AtomicU64::new(0),
+            recent: Mutex::new(Window::new(RATE_SPAN)),
+            last_failure: Mutex::new(None),
         }
+    }
+
+    /// Requests a second, over the last ten.
+    pub fn requests_per_second(&self, now: Moment) -> f64 {
+        lock(&self.recent).tally(now).calls as f64 / RATE_SPAN.as_secs_f64()
+    }
+
+    /// When it was last used, if it was.
+    pub fn last_used(&self) -> Option<Moment> {
+        Some(Moment::from_micros(self.last_used.load(Ordering::Acquire))).filter(|at| *at > Moment::default())
+    }
+
+    /// Its last failure and when it was.
+    pub fn last_failure(&self) -> Option<(Moment, Failure)> {
+        lock(&self.last_failure).clone()
+    }
+
+    /// A call with it begins.
+    pub(crate) fn used(&self, now: Moment) {
+        self.last_used.store(now.as_micros(), Ordering::Release);
+        lock(&self.recent).record(now, false);
+    }
+
+    /// A call with it failed, and the caller is not to blame.
+    pub(crate) fn failed(&self, now: Moment, failure: &Failure) {
+        *lock(&self.last_failure) = Some((now, failure.clone()));
     }
 
     /// A new key starts without the old one's cooldown and without its doubling.

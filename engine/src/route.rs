@@ -470,6 +470,9 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         engine.moved(&selection.member, moved, &self.job.task, Some(seq));
         if !failure.class.blames_caller() {
             selection.member.state.record(now, Some(failure));
+            if let Some(binding) = selection.binding() {
+                binding.account.state.failed(now, failure);
+            }
         }
         let policy = &engine.directory.routing().cooldown;
         let cooled = selection.member.cool(failure, selection.binding(), selection.key_revision, policy, now);

@@ -374,6 +374,7 @@ fn take_binding(binding: &Binding, now: Moment) -> Result<(), Why> {
         account.state.in_flight.release();
         return Err(Why::Full(Some(token_at)));
     }
+    account.state.used(now);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use forebay_app::accounts::port::AccountsPort;
 use forebay_app::port::{LastError, PortError, PortFuture};
 use forebay_app::secret::Secret;
 use forebay_app::session::api::Operator;
-use forebay_engine::cooldown::Reason;
+use forebay_engine::Failure;
 use forebay_engine::{AccountId, Moment, Priority};
 use forebay_wire::import::Section;
 use serde::Deserialize;
@@ -115,12 +115,6 @@ impl Admin {
                         Some(&member.name),
                         now,
                     ));
-                    if let Some(reason) = binding.cooldown.reason(now) {
-                        let newer = self.last_error(&reason);
-                        if account.last_error.as_ref().is_none_or(|last| last.at.ms < newer.at.ms) {
-                            account.last_error = Some(newer);
-                        }
-                    }
                 }
             }
         }
@@ -133,24 +127,23 @@ impl Admin {
         let revision = row.key.as_ref().map_or(1, |key| key.revision);
         let id = AccountId(row.id.as_str().into());
         let state = self.state.account(&id, u64::try_from(revision).unwrap_or_default());
-        let reason = state.cooldown.reason(now);
         LiveAccount {
             label: row.name.clone(),
-            rps_milli: 0,
+            rps_milli: (state.requests_per_second(now) * 1_000.0) as u64,
             in_flight: state.in_flight.taken().into(),
             used_today,
             cooldowns: shown_cooldown(&state.cooldown, Some(&row.name), None, now).into_iter().collect(),
-            last_used: None,
-            last_error: reason.as_ref().map(|reason| self.last_error(reason)),
+            last_used: state.last_used().map(|at| shown(ms(at), &self.time_zone)),
+            last_error: state.last_failure().map(|(at, failure)| self.last_error(at, failure)),
         }
     }
 
-    fn last_error(&self, reason: &Reason) -> LastError {
+    pub(super) fn last_error(&self, at: Moment, failure: Failure) -> LastError {
         LastError {
-            at: shown(ms(reason.since), &self.time_zone),
-            class: reason.class.to_string(),
-            http_status: None,
-            message: reason.message.clone(),
+            at: shown(ms(at), &self.time_zone),
+            class: failure.class.to_string(),
+            http_status: failure.http_status,
+            message: failure.message,
         }
     }
 }

@@ -10,7 +10,7 @@ use forebay_app::pools::api::{
     MemberRow, MockPick, PickCount, PickRefusal, PoolCard, PoolDetail, PoolEdit,
 };
 use forebay_app::pools::port::PoolsPort;
-use forebay_app::port::{Cooldown as ShownCooldown, LastError, PortError, PortFuture};
+use forebay_app::port::{Cooldown as ShownCooldown, PortError, PortFuture};
 use forebay_app::session::api::Operator;
 use forebay_engine::breaker::BreakerState;
 use forebay_engine::cooldown::{Cooldown, Reason};
@@ -260,12 +260,7 @@ impl Admin {
             calls: recent.calls,
             failed: recent.failures,
             cooldowns,
-            last_error: state.last_failure().map(|(at, failure)| LastError {
-                at: shown(ms(at), &self.time_zone),
-                class: failure.class.to_string(),
-                http_status: failure.http_status,
-                message: failure.message,
-            }),
+            last_error: state.last_failure().map(|(at, failure)| self.last_error(at, failure)),
         }
     }
 

@@ -53,20 +53,12 @@ impl AccountActs {
             clear: Act::of::<ClearCooldown>(),
             poll,
         };
-        acts.add
-            .on_success(Box::new(t.accounts.added), Box::new(move || page.refetch()));
-        acts.edit
-            .on_success(Box::new(t.accounts.saved), Box::new(move || page.refetch()));
-        acts.replace_key.on_success(
-            Box::new(t.accounts.key_replaced),
-            Box::new(move || page.refetch()),
-        );
-        acts.bind
-            .on_success(Box::new(t.accounts.bound), Box::new(move || page.refetch()));
-        acts.unbind
-            .on_success(Box::new(t.accounts.unbind_done), Box::new(move || page.refetch()));
-        acts.clear
-            .on_success(Box::new(t.accounts.cleared), Box::new(move || poll.now()));
+        acts.add.on_success(Box::new(t.accounts.added), Box::new(move || page.refetch()));
+        acts.edit.on_success(Box::new(t.accounts.saved), Box::new(move || page.refetch()));
+        acts.replace_key.on_success(Box::new(t.accounts.key_replaced), Box::new(move || page.refetch()));
+        acts.bind.on_success(Box::new(t.accounts.bound), Box::new(move || page.refetch()));
+        acts.unbind.on_success(Box::new(t.accounts.unbind_done), Box::new(move || page.refetch()));
+        acts.clear.on_success(Box::new(t.accounts.cleared), Box::new(move || poll.now()));
         acts
     }
 }
@@ -117,25 +109,15 @@ fn Accounts(view: AccountsView) -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let may_write = expect_context::<Frame>().may_write();
-    let AccountsView {
-        accounts, choices, ..
-    } = view;
+    let AccountsView { accounts, choices, .. } = view;
     let none_yet = accounts.is_empty();
     let accounts = StoredValue::new(accounts);
     let choices = StoredValue::new(choices);
     let adding = Memo::new(move |_| may_write && query.with(|query| query.get_str("new").is_some()));
     let shown = Memo::new(move |_| {
-        let q = query
-            .with(|query| query.get("q"))
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        accounts.with_value(|all| {
-            all.iter()
-                .filter(|account| matches(account, &q))
-                .cloned()
-                .collect::<Vec<_>>()
-        })
+        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_ascii_lowercase();
+        accounts
+            .with_value(|all| all.iter().filter(|account| matches(account, &q)).cloned().collect::<Vec<_>>())
     });
     let some = move || shown.with(|shown| !shown.is_empty());
     let nothing = when(
@@ -148,10 +130,8 @@ fn Accounts(view: AccountsView) -> impl IntoView {
             }
         },
     );
-    let form = when(
-        move || adding.get(),
-        move || view! { <AddForm choices=choices.get_value()/> }.into_any(),
-    );
+    let form =
+        when(move || adding.get(), move || view! { <AddForm choices=choices.get_value()/> }.into_any());
     let table = when(some, move || view! { <Table shown choices/> }.into_any());
     view! {
         {form}
@@ -196,8 +176,7 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
     let live = {
         let label = label.clone();
         Memo::new(move |_| {
-            poll.latest
-                .with(|live| live.as_ref()?.accounts.iter().find(|a| a.label == label).cloned())
+            poll.latest.with(|live| live.as_ref()?.accounts.iter().find(|a| a.label == label).cloned())
         })
     };
     let is_open = {
@@ -231,19 +210,18 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
         }
     };
     let last_error = move || {
-        live.with(|live| live.as_ref().and_then(|live| live.last_error.clone()))
-            .map(|error| {
-                view! {
-                    <span class="small nowrap" title=error.message>
-                        <ErrorClass class=error.class/>
-                        {error.http_status.map(|status| format!(" {status}"))}
-                    </span>
-                    <span class="small muted nowrap">
-                        <Time at=error.at/>
-                    </span>
-                }
-                .into_any()
-            })
+        live.with(|live| live.as_ref().and_then(|live| live.last_error.clone())).map(|error| {
+            view! {
+                <span class="small nowrap" title=error.message>
+                    <ErrorClass class=error.class/>
+                    {error.http_status.map(|status| format!(" {status}"))}
+                </span>
+                <span class="small muted nowrap">
+                    <Time at=error.at/>
+                </span>
+            }
+            .into_any()
+        })
     };
     let account = StoredValue::new(account);
     let name = label.clone();
@@ -301,11 +279,7 @@ fn Row(account: AccountRow, choices: StoredValue<AccountChoices>) -> impl IntoVi
 fn State(enabled: bool, live: Memo<Option<LiveAccount>>, age: RwSignal<u32>) -> impl IntoView {
     let t = use_text();
     let cooldowns = Memo::new(move |_| {
-        live.with(|live| {
-            live.as_ref()
-                .map(|live| live.cooldowns.clone())
-                .unwrap_or_default()
-        })
+        live.with(|live| live.as_ref().map(|live| live.cooldowns.clone()).unwrap_or_default())
     });
     move || {
         if !enabled {
@@ -359,17 +333,8 @@ fn models(account: &AccountRow, t: &'static crate::ui::text::Text) -> AnyView {
     if account.bindings.is_empty() {
         return view! { <span class="muted">{t.accounts.unbound}</span> }.into_any();
     }
-    let all = account
-        .bindings
-        .iter()
-        .map(|binding| binding.model.as_str())
-        .collect::<Vec<_>>();
-    let named = all
-        .iter()
-        .take(MODELS_NAMED)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let all = account.bindings.iter().map(|binding| binding.model.as_str()).collect::<Vec<_>>();
+    let named = all.iter().take(MODELS_NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = all.len().checked_sub(MODELS_NAMED).filter(|more| *more > 0);
     view! {
         <span title=all.join(", ")>
@@ -391,9 +356,5 @@ fn row_href(label: &str, is_open: bool, q: Option<String>) -> String {
     let account = (!is_open).then(|| format!("account={label}"));
     let q = q.filter(|q| !q.is_empty()).map(|q| format!("q={q}"));
     let query = account.into_iter().chain(q).collect::<Vec<_>>().join("&");
-    if query.is_empty() {
-        PATH.to_owned()
-    } else {
-        format!("{PATH}?{query}")
-    }
+    if query.is_empty() { PATH.to_owned() } else { format!("{PATH}?{query}") }
 }

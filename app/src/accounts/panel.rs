@@ -22,15 +22,8 @@ pub(super) fn AddForm(choices: AccountChoices) -> impl IntoView {
         return view! { <p class="notice">{t.accounts.no_providers}</p> }.into_any();
     }
     let first = choices.providers.first().cloned().unwrap_or_default();
-    let providers: Vec<_> = choices
-        .providers
-        .into_iter()
-        .map(|key| (key.clone(), key))
-        .collect();
-    let account = Controls {
-        prefix: "new",
-        of: "account",
-    };
+    let providers: Vec<_> = choices.providers.into_iter().map(|key| (key.clone(), key)).collect();
+    let account = Controls { prefix: "new", of: "account" };
     view! {
         <section class="panel-body panel-new">
             <h2>{t.accounts.add}</h2>
@@ -66,13 +59,7 @@ pub(super) fn Panel(
     let t = use_text();
     let acts = expect_context::<AccountActs>();
     let may_write = expect_context::<Frame>().may_write();
-    let AccountRow {
-        label,
-        provider,
-        settings,
-        bindings,
-        ..
-    } = account;
+    let AccountRow { label, provider, settings, bindings, .. } = account;
     let prefix = format!("account-{label}");
     let key_and_cooldown = may_write.then(|| {
         view! {

@@ -184,12 +184,7 @@ pub enum Strategy {
 
 impl Strategy {
     /// Every strategy, in the order of the console's select.
-    pub const ALL: [Self; 4] = [
-        Self::WeightedRandom,
-        Self::RoundRobin,
-        Self::LeastLatency,
-        Self::LowestCost,
-    ];
+    pub const ALL: [Self; 4] = [Self::WeightedRandom, Self::RoundRobin, Self::LeastLatency, Self::LowestCost];
 
     /// The word of the API and the store.
     #[must_use]
@@ -398,11 +393,7 @@ pub async fn load_pools(open: Option<String>) -> Result<PoolsView, PortError> {
             found => Some(found?),
         },
     };
-    Ok(PoolsView {
-        cards: pools.list().await?,
-        live: pools.live(&members_of).await?,
-        open: detail,
-    })
+    Ok(PoolsView { cards: pools.list().await?, live: pools.live(&members_of).await?, open: detail })
 }
 
 /// What moves, with the members of the pool `open`. Asked every five seconds.

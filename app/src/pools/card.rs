@@ -59,8 +59,7 @@ fn Figures(card: PoolCard) -> impl IntoView {
     let poll = expect_context::<PoolActs>().poll;
     let key = card.key;
     let live = Memo::new(move |_| {
-        poll.latest
-            .with(|live| live.as_ref()?.pools.iter().find(|pool| pool.key == key).cloned())
+        poll.latest.with(|live| live.as_ref()?.pools.iter().find(|pool| pool.key == key).cloned())
     });
     let figure = move |read: fn(&LivePool) -> String| {
         view! { {move || live.with(|pool| pool.as_ref().map_or_else(|| "–".to_owned(), read))} }.into_any()
@@ -68,11 +67,7 @@ fn Figures(card: PoolCard) -> impl IntoView {
     let states = Signal::derive(move || {
         live.with(|pool| {
             pool.as_ref().map_or_else(Vec::new, |pool| {
-                vec![
-                    ("strip-good", pool.closed),
-                    ("strip-warn", pool.half_open),
-                    ("strip-bad", pool.open),
-                ]
+                vec![("strip-good", pool.closed), ("strip-warn", pool.half_open), ("strip-bad", pool.open)]
             })
         })
     });
@@ -81,10 +76,7 @@ fn Figures(card: PoolCard) -> impl IntoView {
     };
     let bad = move || live.with(|pool| pool.as_ref().is_some_and(|pool| pool.open > 0));
     let errors_high = move || {
-        live.with(|pool| {
-            pool.as_ref()
-                .is_some_and(|pool| pool.calls > 0 && pool.failed * 10 >= pool.calls)
-        })
+        live.with(|pool| pool.as_ref().is_some_and(|pool| pool.calls > 0 && pool.failed * 10 >= pool.calls))
     };
     let cooling = move || live.with(|pool| pool.as_ref().map_or(0, |pool| pool.cooling));
     let cooling_item = move || {
@@ -176,10 +168,7 @@ impl Part {
     }
 
     fn parse(word: Option<&str>) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|part| Some(part.word()) == word)
-            .unwrap_or(Self::Members)
+        Self::ALL.into_iter().find(|part| Some(part.word()) == word).unwrap_or(Self::Members)
     }
 }
 
@@ -233,18 +222,10 @@ fn card_href(key: &str, is_open: bool, q: Option<String>) -> String {
     let pool = (!is_open).then(|| format!("pool={key}"));
     let q = q.filter(|q| !q.is_empty()).map(|q| format!("q={q}"));
     let query = pool.into_iter().chain(q).collect::<Vec<_>>().join("&");
-    if query.is_empty() {
-        "/admin/model-pools".to_owned()
-    } else {
-        format!("/admin/model-pools?{query}")
-    }
+    if query.is_empty() { "/admin/model-pools".to_owned() } else { format!("/admin/model-pools?{query}") }
 }
 
 fn part_href(key: &str, part: Part, q: Option<String>) -> String {
     let href = card_href(key, false, q);
-    if part == Part::Members {
-        href
-    } else {
-        format!("{href}&part={}", part.word())
-    }
+    if part == Part::Members { href } else { format!("{href}&part={}", part.word()) }
 }

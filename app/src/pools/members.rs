@@ -32,9 +32,7 @@ impl Typed {
     }
 
     fn weight(&self) -> f64 {
-        self.weight
-            .with(|text| text.trim().parse::<u32>())
-            .map_or(0.0, f64::from)
+        self.weight.with(|text| text.trim().parse::<u32>()).map_or(0.0, f64::from)
     }
 
     fn tier(&self) -> Option<i64> {
@@ -50,11 +48,7 @@ pub(super) fn Members(detail: PoolDetail) -> impl IntoView {
         return view! { <Empty title=t.pools.no_members next=t.pools.no_members_next/> }.into_any();
     }
     let may_write = expect_context::<Frame>().may_write();
-    let names = members
-        .iter()
-        .map(|member| member.model.clone())
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = members.iter().map(|member| member.model.clone()).collect::<Vec<_>>().join(", ");
     let typed: Vec<Typed> = members.iter().map(Typed::of).collect();
     let all = StoredValue::new(typed.clone());
     let rows = members
@@ -112,24 +106,15 @@ fn Member(
     let live = {
         let name = name.clone();
         Memo::new(move |_| {
-            poll.latest.with(|live| {
-                live.as_ref()?
-                    .models
-                    .iter()
-                    .find(|model| model.model == name)
-                    .cloned()
-            })
+            poll.latest.with(|live| live.as_ref()?.models.iter().find(|model| model.model == name).cloned())
         })
     };
     let breaker = Memo::new(move |_| live.with(|live| live.as_ref().map(|live| live.breaker.clone())));
     let in_flight = move || live.with(|live| live.as_ref().map_or(0, |live| live.in_flight));
-    let max = member
-        .max_concurrency
-        .map_or_else(|| "∞".to_owned(), |max| max.to_string());
+    let max = member.max_concurrency.map_or_else(|| "∞".to_owned(), |max| max.to_string());
     let errors = move || {
         live.with(|live| {
-            live.as_ref()
-                .map_or_else(|| "–".into(), |live| format::percent(live.failed, live.calls))
+            live.as_ref().map_or_else(|| "–".into(), |live| format::percent(live.failed, live.calls))
         })
     };
     let calls = move || live.with(|live| live.as_ref().map_or(0, |live| live.calls));
@@ -199,11 +184,8 @@ fn share_of(this: &Typed, all: &[Typed]) -> f64 {
         return 0.0;
     }
     let tier = this.tier();
-    let sum: f64 = all
-        .iter()
-        .filter(|other| other.is_active && other.tier() == tier)
-        .map(Typed::weight)
-        .sum();
+    let sum: f64 =
+        all.iter().filter(|other| other.is_active && other.tier() == tier).map(Typed::weight).sum();
     if sum > 0.0 { this.weight() / sum } else { 0.0 }
 }
 
@@ -245,10 +227,7 @@ fn Accounts(
     let t = use_text();
     let cooldowns = move |account: Option<String>| {
         live.with(|live| {
-            let cooldowns = live
-                .as_ref()
-                .map(|live| live.cooldowns.clone())
-                .unwrap_or_default();
+            let cooldowns = live.as_ref().map(|live| live.cooldowns.clone()).unwrap_or_default();
             cooldowns
                 .into_iter()
                 .filter(|cooldown| cooldown.account == account)
@@ -325,11 +304,7 @@ fn SaveMember(member: MemberRow, form_id: String, typed: Typed) -> impl IntoView
     let name = member.model.clone();
     let saving = Memo::new(move |_| act.is_pending_for(&name));
     let label = move || {
-        if saving.get() {
-            t.common.saving
-        } else {
-            t.common.save
-        }
+        if saving.get() { t.common.saving } else { t.common.save }
     };
     view! {
         <PostForm act id=form_id of=member.model.clone()>
@@ -386,13 +361,7 @@ fn ForceOpen(model: String) -> impl IntoView {
 fn Rotation(pool: String, member: MemberRow) -> impl IntoView {
     let t = use_text();
     let act = expect_context::<PoolActs>().set_member;
-    let MemberRow {
-        model,
-        weight,
-        priority,
-        is_active,
-        ..
-    } = member;
+    let MemberRow { model, weight, priority, is_active, .. } = member;
     let id = format!("rotation-{model}");
     let (label, question) = if is_active {
         (t.pools.take_out, (t.pools.take_out_ask)(&model, &pool))

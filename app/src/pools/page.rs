@@ -43,16 +43,11 @@ impl PoolActs {
             poll,
         };
         let reset = |n: &str| (t.pools.reset_all_done)(n.parse().unwrap_or_default());
-        acts.edit
-            .on_success(Box::new(t.pools.settings_saved), Box::new(move || page.refetch()));
-        acts.set_member
-            .on_success(Box::new(t.pools.member_saved), Box::new(move || page.refetch()));
-        acts.reset
-            .on_success(Box::new(t.pools.reset_done), Box::new(move || poll.now()));
-        acts.reset_all
-            .on_success(Box::new(reset), Box::new(move || poll.now()));
-        acts.force_open
-            .on_success(Box::new(t.pools.force_open_done), Box::new(move || poll.now()));
+        acts.edit.on_success(Box::new(t.pools.settings_saved), Box::new(move || page.refetch()));
+        acts.set_member.on_success(Box::new(t.pools.member_saved), Box::new(move || page.refetch()));
+        acts.reset.on_success(Box::new(t.pools.reset_done), Box::new(move || poll.now()));
+        acts.reset_all.on_success(Box::new(reset), Box::new(move || poll.now()));
+        acts.force_open.on_success(Box::new(t.pools.force_open_done), Box::new(move || poll.now()));
         acts
     }
 }
@@ -65,17 +60,9 @@ pub(crate) fn PoolsPage() -> impl IntoView {
     let open = Memo::new(move |_| query.with(|query| query.get("pool")));
     let page = load(
         move || open.get().unwrap_or_default(),
-        |key| {
-            ask_json(LoadPools {
-                open: Some(key).filter(|key| !key.is_empty()),
-            })
-        },
+        |key| ask_json(LoadPools { open: Some(key).filter(|key| !key.is_empty()) }),
     );
-    let poll = Poll::new(move || {
-        ask(WatchPools {
-            open: open.get_untracked(),
-        })
-    });
+    let poll = Poll::new(move || ask(WatchPools { open: open.get_untracked() }));
     let acts = PoolActs::new(page, poll);
     provide_context(acts);
     let cards = show(page, move |view: PoolsView| {
@@ -137,24 +124,11 @@ fn Cards(view: PoolsView, open: Memo<Option<String>>) -> impl IntoView {
     let cards = StoredValue::new(view.cards);
     let detail = StoredValue::new(view.open);
     let shown = Memo::new(move |_| {
-        let q = query
-            .with(|query| query.get("q"))
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        cards.with_value(|cards| {
-            cards
-                .iter()
-                .filter(|card| matches(card, &q))
-                .cloned()
-                .collect::<Vec<_>>()
-        })
+        let q = query.with(|query| query.get("q")).unwrap_or_default().trim().to_ascii_lowercase();
+        cards.with_value(|cards| cards.iter().filter(|card| matches(card, &q)).cloned().collect::<Vec<_>>())
     });
     let some = move || shown.with(|shown| !shown.is_empty());
-    let nothing = when(
-        move || !some(),
-        move || view! { <Empty title=t.pools.no_match/> }.into_any(),
-    );
+    let nothing = when(move || !some(), move || view! { <Empty title=t.pools.no_match/> }.into_any());
     let card = move |card: PoolCard| {
         let detail = detail.with_value(|detail| detail.clone().filter(|detail| detail.card.key == card.key));
         view! { <Card card detail/> }.into_any()

@@ -84,10 +84,7 @@ pub(super) fn Settings(detail: PoolDetail) -> impl IntoView {
     .into_any()
 }
 
-const CONTROLS: Controls<'static> = Controls {
-    prefix: "pool",
-    of: "edit",
-};
+const CONTROLS: Controls<'static> = Controls { prefix: "pool", of: "edit" };
 
 fn group(title: &'static str, fields: Vec<AnyView>) -> AnyView {
     view! {
@@ -139,18 +136,10 @@ fn breaker_fields(now: &PoolEdit, breaker: BreakerFields) -> Vec<AnyView> {
     let t = use_text();
     let f = &t.pools.f;
     let preset = PoolEdit::default();
-    let policies = BreakerPolicy::ALL
-        .map(|p| (p.as_str().to_owned(), (t.pools.policy)(p).to_owned()))
-        .into();
+    let policies = BreakerPolicy::ALL.map(|p| (p.as_str().to_owned(), (t.pools.policy)(p).to_owned())).into();
     let policy = (t.pools.policy)(preset.breaker_policy);
     vec![
-        CONTROLS.select(
-            "breaker_policy",
-            f.breaker_policy,
-            policies,
-            breaker.policy,
-            policy,
-        ),
+        CONTROLS.select("breaker_policy", f.breaker_policy, policies, breaker.policy, policy),
         CONTROLS.number(
             "circuit_failure_threshold",
             f.circuit_failure_threshold,
@@ -227,24 +216,11 @@ fn routing(now: &PoolEdit) -> Vec<AnyView> {
     let t = use_text();
     let f = &t.pools.f;
     let preset = PoolEdit::default();
-    let strategies = Strategy::ALL
-        .map(|s| (s.as_str().to_owned(), (t.pools.strategy)(s).to_owned()))
-        .into();
+    let strategies = Strategy::ALL.map(|s| (s.as_str().to_owned(), (t.pools.strategy)(s).to_owned())).into();
     let strategy = RwSignal::new(now.strategy.as_str().to_owned());
     vec![
-        CONTROLS.select(
-            "strategy",
-            f.strategy,
-            strategies,
-            strategy,
-            (t.pools.strategy)(preset.strategy),
-        ),
-        CONTROLS.switch(
-            "dynamic_weights",
-            f.dynamic_weights,
-            now.dynamic_weights,
-            preset.dynamic_weights,
-        ),
+        CONTROLS.select("strategy", f.strategy, strategies, strategy, (t.pools.strategy)(preset.strategy)),
+        CONTROLS.switch("dynamic_weights", f.dynamic_weights, now.dynamic_weights, preset.dynamic_weights),
         CONTROLS.optional_number(
             "latency_target_ms",
             f.latency_target_ms,
@@ -252,18 +228,8 @@ fn routing(now: &PoolEdit) -> Vec<AnyView> {
             f.median,
             Range::FROM_1,
         ),
-        CONTROLS.switch(
-            "switch_first",
-            f.switch_first,
-            now.switch_first,
-            preset.switch_first,
-        ),
-        CONTROLS.switch(
-            "retry_unknown",
-            f.retry_unknown,
-            now.retry_unknown,
-            preset.retry_unknown,
-        ),
+        CONTROLS.switch("switch_first", f.switch_first, now.switch_first, preset.switch_first),
+        CONTROLS.switch("retry_unknown", f.retry_unknown, now.retry_unknown, preset.retry_unknown),
         CONTROLS.optional_text(
             "deep_thinking_model",
             f.deep_thinking_model,

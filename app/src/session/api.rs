@@ -117,18 +117,10 @@ mod tests {
 
     #[test]
     fn login_leads_to_pages_of_the_console_only() {
-        assert_eq!(
-            own_page(Some("/admin/tasks?status=failed")),
-            "/admin/tasks?status=failed"
-        );
-        for elsewhere in [
-            "https://example.com",
-            "//example.com",
-            "/administrator",
-            "/admin\\x",
-            "/admin/login",
-            "",
-        ] {
+        assert_eq!(own_page(Some("/admin/tasks?status=failed")), "/admin/tasks?status=failed");
+        for elsewhere in
+            ["https://example.com", "//example.com", "/administrator", "/admin\\x", "/admin/login", ""]
+        {
             assert_eq!(own_page(Some(elsewhere)), "/admin/model-pools", "{elsewhere}");
         }
         assert_eq!(own_page(None), "/admin/model-pools");
@@ -141,11 +133,7 @@ mod tests {
 
     #[test]
     fn a_password_does_not_show_in_debug_output() {
-        let sign_in = SignIn {
-            name: "ada".into(),
-            password: Secret::new("canary"),
-            next: None,
-        };
+        let sign_in = SignIn { name: "ada".into(), password: Secret::new("canary"), next: None };
         assert!(!format!("{sign_in:?}").contains("canary"));
     }
 }

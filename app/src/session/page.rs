@@ -23,11 +23,7 @@ pub(crate) fn LoginPage() -> impl IntoView {
     let last_try = Act::of::<SignIn>();
     let sending = RwSignal::new(false);
     let label = move || {
-        if sending.get() {
-            t.session.signing_in
-        } else {
-            t.session.sign_in
-        }
+        if sending.get() { t.session.signing_in } else { t.session.sign_in }
     };
     let wrong_address = frame
         .wrong_address

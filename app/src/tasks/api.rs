@@ -316,10 +316,7 @@ pub async fn load_tasks(
 ) -> Result<TasksView, PortError> {
     authorise(Role::Viewer, Presence::Acting).await?;
     let port = tasks();
-    Ok(TasksView {
-        page: port.list(&filter, cursor.as_deref(), PAGE).await?,
-        choices: port.choices().await?,
-    })
+    Ok(TasksView { page: port.list(&filter, cursor.as_deref(), PAGE).await?, choices: port.choices().await? })
 }
 
 /// The newest tasks. Asked every five seconds.

@@ -19,18 +19,9 @@ struct Span {
 impl Span {
     fn of(task: &TaskDetail) -> Self {
         let start = task.created_at.ms;
-        let ends = task
-            .attempts
-            .iter()
-            .map(|a| a.started_at.ms + a.duration_ms.unwrap_or(0));
-        let end = ends
-            .chain(task.finished_at.iter().map(|at| at.ms))
-            .max()
-            .unwrap_or(start);
-        Self {
-            start,
-            length: (end - start).max(1),
-        }
+        let ends = task.attempts.iter().map(|a| a.started_at.ms + a.duration_ms.unwrap_or(0));
+        let end = ends.chain(task.finished_at.iter().map(|at| at.ms)).max().unwrap_or(start);
+        Self { start, length: (end - start).max(1) }
     }
 
     /// Where on the line, 0 to 1.
@@ -53,27 +44,19 @@ pub(super) fn Chain(task: TaskDetail) -> impl IntoView {
         }
         .into_any();
     }
-    let capped = task
-        .attempts_capped
-        .then(|| view! { <p class="notice">{t.tasks.chain_capped}</p> }.into_any());
+    let capped =
+        task.attempts_capped.then(|| view! { <p class="notice">{t.tasks.chain_capped}</p> }.into_any());
     let events = task.breaker_events;
     let attempts = task
         .attempts
         .into_iter()
         .map(|attempt| {
-            let events: Vec<_> = events
-                .iter()
-                .filter(|event| event.seq == Some(attempt.seq))
-                .cloned()
-                .collect();
+            let events: Vec<_> =
+                events.iter().filter(|event| event.seq == Some(attempt.seq)).cloned().collect();
             view! { <Attempt attempt span events/> }.into_any()
         })
         .collect_view();
-    let others: Vec<_> = events
-        .iter()
-        .filter(|event| event.seq.is_none())
-        .cloned()
-        .collect();
+    let others: Vec<_> = events.iter().filter(|event| event.seq.is_none()).cloned().collect();
     view! {
         <section class="chain">
             <h2>{t.tasks.chain}</h2>
@@ -102,22 +85,15 @@ fn Attempt(attempt: AttemptView, span: Span, events: Vec<BreakerEventView>) -> i
     let after = format::duration(attempt.started_at.ms - span.start);
     let times = [
         (attempt.waited_ms > 0).then(|| (t.tasks.waited)(&format::duration(attempt.waited_ms))),
-        attempt
-            .first_content_ms
-            .map(|ms| (t.tasks.first_content)(&format::duration(ms))),
+        attempt.first_content_ms.map(|ms| (t.tasks.first_content)(&format::duration(ms))),
         Some(match attempt.duration_ms {
             Some(ms) => (t.tasks.took)(&format::duration(ms)),
             None => t.tasks.still_out.to_owned(),
         }),
     ];
     let times = times.into_iter().flatten().collect::<Vec<_>>().join(" · ");
-    let class = attempt
-        .error_class
-        .clone()
-        .map(|class| view! { <ErrorClass class/> }.into_any());
-    let status = attempt
-        .http_status
-        .map(|status| (t.tasks.upstream_status)(status));
+    let class = attempt.error_class.clone().map(|class| view! { <ErrorClass class/> }.into_any());
+    let status = attempt.http_status.map(|status| (t.tasks.upstream_status)(status));
     let message = attempt
         .error_message
         .clone()
@@ -163,13 +139,8 @@ fn Lane(attempt: AttemptView, span: Span) -> impl IntoView {
     let start = attempt.started_at.ms;
     let wait = span.place(start - attempt.waited_ms);
     let sent = span.place(start);
-    let end = attempt
-        .duration_ms
-        .map_or(1.0, |ms| span.place(start + ms))
-        .max(sent + 0.004);
-    let first = attempt
-        .first_content_ms
-        .map_or(sent, |ms| span.place(start + ms).clamp(sent, end));
+    let end = attempt.duration_ms.map_or(1.0, |ms| span.place(start + ms)).max(sent + 0.004);
+    let first = attempt.first_content_ms.map_or(sent, |ms| span.place(start + ms).clamp(sent, end));
     let tone = match attempt.status {
         AttemptStatus::Succeeded => "lane-good",
         AttemptStatus::Failed => "lane-bad",
@@ -224,10 +195,7 @@ fn Facts(attempt: AttemptView) -> impl IntoView {
     let json = |name: &'static str, value: Option<String>| {
         value.map(|value| view! { <div><dt>{name}</dt><dd><pre>{value}</pre></dd></div> }.into_any())
     };
-    let account = attempt
-        .account
-        .clone()
-        .unwrap_or_else(|| t.common.none.to_owned());
+    let account = attempt.account.clone().unwrap_or_else(|| t.common.none.to_owned());
     view! {
         <details>
             <summary>

@@ -23,21 +23,8 @@ pub(crate) fn TaskPage() -> impl IntoView {
     let t = use_text();
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|params| params.get("id")).unwrap_or_default());
-    let task = load(
-        move || id.get(),
-        |id| {
-            ask_json(LoadTask {
-                id,
-                presence: Presence::Acting,
-            })
-        },
-    );
-    let poll = Poll::new(move || {
-        ask(LoadTask {
-            id: id.get_untracked(),
-            presence: Presence::Watching,
-        })
-    });
+    let task = load(move || id.get(), |id| ask_json(LoadTask { id, presence: Presence::Acting }));
+    let poll = Poll::new(move || ask(LoadTask { id: id.get_untracked(), presence: Presence::Watching }));
     Effect::new(move || {
         let going = poll.latest.with(|task| task.as_ref().is_some_and(is_going));
         poll.following.set(going);
@@ -111,11 +98,7 @@ fn Summary(task: TaskDetail) -> impl IntoView {
         Some(operation) => format!("{} · {operation}", (t.common.capability)(task.capability)),
         None => (t.common.capability)(task.capability).to_owned(),
     };
-    let form = if task.stream {
-        t.tasks.stream
-    } else {
-        t.tasks.whole
-    };
+    let form = if task.stream { t.tasks.stream } else { t.tasks.whole };
     view! {
         <section>
             <h2>{t.tasks.summary}</h2>
@@ -138,9 +121,7 @@ fn Summary(task: TaskDetail) -> impl IntoView {
 fn Money(task: TaskDetail) -> impl IntoView {
     let t = use_text();
     let money = task.money;
-    let platform_cost = money
-        .platform_cost
-        .unwrap_or_else(|| t.tasks.unknown_cost.to_owned());
+    let platform_cost = money.platform_cost.unwrap_or_else(|| t.tasks.unknown_cost.to_owned());
     view! {
         <section>
             <h2>{t.tasks.money}</h2>

@@ -29,25 +29,13 @@ pub(crate) fn TasksPage() -> impl IntoView {
     let t = use_text();
     let query = use_query_map();
     let filter = Memo::new(move |_| query.with(filter_of));
-    let cursor = Memo::new(move |_| {
-        query
-            .with(|query| query.get("cursor"))
-            .filter(|cursor| !cursor.is_empty())
-    });
+    let cursor =
+        Memo::new(move |_| query.with(|query| query.get("cursor")).filter(|cursor| !cursor.is_empty()));
     let list = load(
         move || query.with(ParamsMap::to_query_string),
-        move |_| {
-            ask_json(LoadTasks {
-                filter: filter.get_untracked(),
-                cursor: cursor.get_untracked(),
-            })
-        },
+        move |_| ask_json(LoadTasks { filter: filter.get_untracked(), cursor: cursor.get_untracked() }),
     );
-    let poll = Poll::new(move || {
-        ask(WatchTasks {
-            filter: filter.get_untracked(),
-        })
-    });
+    let poll = Poll::new(move || ask(WatchTasks { filter: filter.get_untracked() }));
     Effect::new(move || poll.following.set(cursor.with(Option::is_none)));
     let tasks = show(list, move |TasksView { page, choices }| {
         poll.seed(page);
@@ -76,18 +64,10 @@ fn Follow(poll: Poll<TaskPage>) -> impl IntoView {
     let t = use_text();
     let following = poll.following;
     let state = move || {
-        if following.get() {
-            t.tasks.live
-        } else {
-            t.tasks.paused
-        }
+        if following.get() { t.tasks.live } else { t.tasks.paused }
     };
     let label = move || {
-        if following.get() {
-            t.tasks.pause
-        } else {
-            t.tasks.resume
-        }
+        if following.get() { t.tasks.pause } else { t.tasks.resume }
     };
     let turn = move |_| {
         following.update(|following| *following = !*following);
@@ -111,9 +91,7 @@ fn Filters(filter: TaskFilter, choices: TaskChoices) -> impl IntoView {
     let t = use_text();
     let any = || (String::new(), t.common.any.to_owned());
     let named = move |names: Vec<String>| -> Vec<(String, String)> {
-        std::iter::once(any())
-            .chain(names.into_iter().map(|name| (name.clone(), name)))
-            .collect()
+        std::iter::once(any()).chain(names.into_iter().map(|name| (name.clone(), name))).collect()
     };
     let statuses: Vec<_> = std::iter::once(any())
         .chain(TaskStatus::ALL.map(|s| (s.as_str().to_owned(), (t.tasks.status_word)(s).to_owned())))
@@ -191,15 +169,12 @@ fn FilterInput(
 fn List(poll: Poll<TaskPage>, filter: Memo<TaskFilter>) -> impl IntoView {
     let t = use_text();
     let rows = Memo::new(move |_| {
-        poll.latest
-            .with(|page| page.as_ref().map(|page| page.tasks.clone()).unwrap_or_default())
+        poll.latest.with(|page| page.as_ref().map(|page| page.tasks.clone()).unwrap_or_default())
     });
     let some = move || rows.with(|rows| !rows.is_empty());
     let filtered = move || filter.with(|filter| *filter != TaskFilter::default());
-    let nothing = when(
-        move || !some() && filtered(),
-        move || view! { <Empty title=t.tasks.no_match/> }.into_any(),
-    );
+    let nothing =
+        when(move || !some() && filtered(), move || view! { <Empty title=t.tasks.no_match/> }.into_any());
     let nothing_yet = when(
         move || !some() && !filtered(),
         move || view! { <Empty title=t.tasks.empty next=t.tasks.empty_next/> }.into_any(),

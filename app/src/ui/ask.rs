@@ -37,10 +37,7 @@ where
     #[cfg(not(feature = "ssr"))]
     match serde_qs::to_string(&arguments) {
         Ok(fields) => post(S::PATH, fields),
-        Err(error) => Box::pin(std::future::ready(Err(PortError::invalid(
-            "form",
-            error.to_string(),
-        )))),
+        Err(error) => Box::pin(std::future::ready(Err(PortError::invalid("form", error.to_string())))),
     }
 }
 

@@ -23,27 +23,17 @@ pub(crate) fn BreakerBadge(
         BreakerState::HalfOpen => ("badge badge-warn", Glyph::Half, "half_open"),
         BreakerState::Open => ("badge badge-bad", Glyph::Cross, "open"),
     };
-    let since = breaker
-        .since
-        .as_ref()
-        .map(|at| at.text.clone())
-        .unwrap_or_default();
-    let title = [breaker.cause.clone().unwrap_or_default(), since]
-        .join(" ")
-        .trim()
-        .to_owned();
+    let since = breaker.since.as_ref().map(|at| at.text.clone()).unwrap_or_default();
+    let title = [breaker.cause.clone().unwrap_or_default(), since].join(" ").trim().to_owned();
     let forced = (breaker.forced && breaker.state == BreakerState::Open)
         .then(|| view! { <span class="badge-note">{t.common.forced}</span> }.into_any());
-    let countdown = breaker
-        .open_left_ms
-        .filter(|_| breaker.state == BreakerState::Open)
-        .map(|left| {
-            let text = move || match format::seconds_left(left, age.get()) {
-                0 => t.common.probe_due.to_owned(),
-                s => (t.common.probe_in)(&format::seconds(s)),
-            };
-            view! { <span class="badge-note">{move || text()}</span> }.into_any()
-        });
+    let countdown = breaker.open_left_ms.filter(|_| breaker.state == BreakerState::Open).map(|left| {
+        let text = move || match format::seconds_left(left, age.get()) {
+            0 => t.common.probe_due.to_owned(),
+            s => (t.common.probe_in)(&format::seconds(s)),
+        };
+        view! { <span class="badge-note">{move || text()}</span> }.into_any()
+    });
     view! {
         <span class=class data-state=state title=title>
             <Icon glyph/>
@@ -65,12 +55,8 @@ pub(crate) fn CooldownBadge(
     let t = use_text();
     let left_ms = cooldown.left_ms;
     let reason = cooldown.reason.clone();
-    let text = move || {
-        (t.common.cooling)(
-            &reason,
-            &format::seconds(format::seconds_left(left_ms, age.get())),
-        )
-    };
+    let text =
+        move || (t.common.cooling)(&reason, &format::seconds(format::seconds_left(left_ms, age.get())));
     view! {
         <span class="badge badge-cool" title=(t.common.class)(&cooldown.reason)>
             <Icon glyph=Glyph::Snow/>

@@ -25,9 +25,8 @@ pub(crate) fn Confirm(
     children: Children,
 ) -> impl IntoView {
     let close = |event: SubmitEvent| {
-        let popover = event
-            .current_target()
-            .and_then(|target| target.dyn_into::<web_sys::HtmlElement>().ok());
+        let popover =
+            event.current_target().and_then(|target| target.dyn_into::<web_sys::HtmlElement>().ok());
         if let Some(popover) = popover {
             // Fails only when it is closed already.
             let _ = popover.hide_popover();

@@ -23,14 +23,7 @@ pub(crate) fn CopyButton(
                 let written = window().navigator().clipboard().write_text(&text);
                 wasm_bindgen_futures::JsFuture::from(written).await.is_ok()
             };
-            toasts.say(
-                if copied {
-                    t.common.copied
-                } else {
-                    t.common.copy_by_hand
-                }
-                .to_owned(),
-            );
+            toasts.say(if copied { t.common.copied } else { t.common.copy_by_hand }.to_owned());
         });
     };
     view! {

@@ -35,13 +35,7 @@ impl Controls<'_> {
         default: &str,
         range: Range,
     ) -> AnyView {
-        self.input(
-            name,
-            text,
-            signal_of(value),
-            default.to_owned(),
-            Kind::OptionalNumber(range),
-        )
+        self.input(name, text, signal_of(value), default.to_owned(), Kind::OptionalNumber(range))
     }
 
     /// A text that must be given; it has no default.
@@ -57,13 +51,7 @@ impl Controls<'_> {
         value: Option<String>,
         default: &str,
     ) -> AnyView {
-        self.input(
-            name,
-            text,
-            signal_of(value),
-            default.to_owned(),
-            Kind::OptionalText,
-        )
+        self.input(name, text, signal_of(value), default.to_owned(), Kind::OptionalText)
     }
 
     /// A text that is not shown while it is typed.
@@ -147,11 +135,7 @@ impl Controls<'_> {
     }
 
     fn name(self, name: &str) -> String {
-        if self.of.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}[{name}]", self.of)
-        }
+        if self.of.is_empty() { name.to_owned() } else { format!("{}[{name}]", self.of) }
     }
 }
 
@@ -165,29 +149,13 @@ pub(crate) struct Range {
 
 impl Range {
     /// 0, 1, 2, …
-    pub(crate) const FROM_0: Self = Self {
-        min: "0",
-        max: None,
-        step: "1",
-    };
+    pub(crate) const FROM_0: Self = Self { min: "0", max: None, step: "1" };
     /// 1, 2, 3, …
-    pub(crate) const FROM_1: Self = Self {
-        min: "1",
-        max: None,
-        step: "1",
-    };
+    pub(crate) const FROM_1: Self = Self { min: "1", max: None, step: "1" };
     /// A share, above 0 up to 1.
-    pub(crate) const SHARE: Self = Self {
-        min: "0.01",
-        max: Some("1"),
-        step: "0.01",
-    };
+    pub(crate) const SHARE: Self = Self { min: "0.01", max: Some("1"), step: "0.01" };
     /// Anything above 0.
-    pub(crate) const ABOVE_0: Self = Self {
-        min: "0.001",
-        max: None,
-        step: "any",
-    };
+    pub(crate) const ABOVE_0: Self = Self { min: "0.001", max: None, step: "any" };
 }
 
 enum Kind {

@@ -21,11 +21,7 @@ pub(crate) fn FilterForm(
             return;
         };
         event.prevent_default();
-        let url = if query.is_empty() {
-            path.to_owned()
-        } else {
-            format!("{path}?{query}")
-        };
+        let url = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         navigate(&url, NavigateOptions::default());
     };
     view! {
@@ -37,11 +33,5 @@ pub(crate) fn FilterForm(
 
 fn filled_fields(event: &SubmitEvent) -> Option<String> {
     let fields = fields_of(event)?;
-    Some(
-        fields
-            .split('&')
-            .filter(|pair| !pair.ends_with('='))
-            .collect::<Vec<_>>()
-            .join("&"),
-    )
+    Some(fields.split('&').filter(|pair| !pair.ends_with('=')).collect::<Vec<_>>().join("&"))
 }

@@ -28,11 +28,7 @@ impl Act {
 
     fn at(url: &'static str) -> Self {
         let failed: Option<PortError> = SharedValue::new(|| error_in_url(url)).into_inner();
-        Self {
-            url,
-            pending: RwSignal::new(None),
-            outcome: RwSignal::new(failed.map(Err)),
-        }
+        Self { url, pending: RwSignal::new(None), outcome: RwSignal::new(failed.map(Err)) }
     }
 
     /// After each success: says what was done (told what the server function gave back), then
@@ -50,14 +46,12 @@ impl Act {
 
     /// JSON of the last answer, if the last try succeeded.
     pub(crate) fn answer(self) -> Option<String> {
-        self.outcome
-            .with(|outcome| outcome.as_ref()?.as_ref().ok().cloned())
+        self.outcome.with(|outcome| outcome.as_ref()?.as_ref().ok().cloned())
     }
 
     /// Why the last try failed, if it did.
     pub(crate) fn problem(self) -> Option<PortError> {
-        self.outcome
-            .with(|outcome| outcome.as_ref()?.as_ref().err().cloned())
+        self.outcome.with(|outcome| outcome.as_ref()?.as_ref().err().cloned())
     }
 
     /// Whether a form is under way.

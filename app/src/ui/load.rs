@@ -32,19 +32,16 @@ where
     show_json(data, Box::new(move |json| read(json).map(&render)))
 }
 
+/// Makes a page of its data, if it can be read.
+type Render = Box<dyn Fn(&str) -> Result<AnyView, PortError> + Send + Sync>;
 type Later = Pin<Box<dyn Future<Output = AnyView> + Send>>;
 
-fn show_json(
-    data: PageData,
-    render: Box<dyn Fn(&str) -> Result<AnyView, PortError> + Send + Sync>,
-) -> AnyView {
+fn show_json(data: PageData, render: Render) -> AnyView {
     let t = use_text();
     let render = StoredValue::new(render);
     let later = move || -> Later {
         Box::pin(async move {
-            let view = data
-                .await
-                .and_then(|json| render.with_value(|render| render(&json)));
+            let view = data.await.and_then(|json| render.with_value(|render| render(&json)));
             view.unwrap_or_else(|error| {
                 set_status(&error);
                 view! { <Problem error/> }.into_any()

@@ -13,11 +13,7 @@ pub(crate) fn Meter(
 ) -> impl IntoView {
     let width = move || format::length(share.get());
     let class = move || {
-        if share.get() >= 0.9 {
-            "meter meter-high"
-        } else {
-            "meter"
-        }
+        if share.get() >= 0.9 { "meter meter-high" } else { "meter" }
     };
     view! {
         <svg class=class aria-hidden="true">

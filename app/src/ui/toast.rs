@@ -17,10 +17,7 @@ pub(crate) struct Toasts {
 
 impl Toasts {
     pub(crate) fn new() -> Self {
-        Self {
-            shown: RwSignal::new(Vec::new()),
-            next: StoredValue::new(0),
-        }
+        Self { shown: RwSignal::new(Vec::new()), next: StoredValue::new(0) }
     }
 
     /// Shows a text for six seconds. In the browser only.
@@ -28,10 +25,7 @@ impl Toasts {
         let (shown, id) = (self.shown, self.next.get_value());
         self.next.set_value(id + 1);
         shown.update(|toasts| toasts.push((id, text)));
-        set_timeout(
-            move || shown.update(|toasts| toasts.retain(|(i, _)| *i != id)),
-            SHOWN_FOR,
-        );
+        set_timeout(move || shown.update(|toasts| toasts.retain(|(i, _)| *i != id)), SHOWN_FOR);
     }
 }
 

@@ -81,16 +81,10 @@ pub(crate) const ENGLISH: Accounts = Accounts {
     more: |n| format!("{n} more"),
     unbound: "not bound, never used",
     limits: "Limits",
-    max_rps: field(
-        "Requests a second",
-        "Decimals allowed: 0.5 is one every two seconds.",
-    ),
+    max_rps: field("Requests a second", "Decimals allowed: 0.5 is one every two seconds."),
     max_concurrency: field("Calls at once", "Empty: unlimited."),
     max_tpm: field("Tokens a minute", "Empty: unlimited."),
-    daily_limit: field(
-        "Requests a day",
-        "A day of the zone named on this page. Empty: unlimited.",
-    ),
+    daily_limit: field("Requests a day", "A day of the zone named on this page. Empty: unlimited."),
     region: field("Region", "Preferred for requests of that region."),
     in_use: field("Enabled", "Off: it serves nothing; calls in flight finish."),
     saved: |label| format!("{label}: saved, live now"),

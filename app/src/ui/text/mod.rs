@@ -125,10 +125,7 @@ mod tests {
 
     #[test]
     fn the_browsers_first_known_language_is_taken() {
-        assert_eq!(
-            Language::negotiate("de-DE,zh-TW;q=0.8,en;q=0.5"),
-            Language::Chinese
-        );
+        assert_eq!(Language::negotiate("de-DE,zh-TW;q=0.8,en;q=0.5"), Language::Chinese);
         assert_eq!(Language::negotiate("en-GB,zh;q=0.9"), Language::English);
         assert_eq!(Language::negotiate("fr"), Language::English);
         assert_eq!(Language::negotiate(""), Language::English);

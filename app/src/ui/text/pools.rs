@@ -121,11 +121,7 @@ pub(crate) const ENGLISH: Pools = Pools {
     inactive: "inactive",
     members: "Members",
     members_count: |active, all| {
-        if active == all {
-            format!("{all}")
-        } else {
-            format!("{active} of {all}")
-        }
+        if active == all { format!("{all}") } else { format!("{active} of {all}") }
     },
     concurrency: "Concurrency",
     threshold: "Threshold",
@@ -151,11 +147,7 @@ pub(crate) const ENGLISH: Pools = Pools {
     last_error: "Last error",
     actions: "Actions",
     failures_in_a_row: |n| {
-        if n == 1 {
-            "1 failure in a row".into()
-        } else {
-            format!("{n} failures in a row")
-        }
+        if n == 1 { "1 failure in a row".into() } else { format!("{n} failures in a row") }
     },
     failures_of: |threshold| format!("The breaker opens at {threshold}"),
     out: "out of rotation",
@@ -214,25 +206,16 @@ pub(crate) const ENGLISH: Pools = Pools {
         BreakerPolicy::ErrorRate => "Error rate (and failures in a row)",
     },
     f: Fields {
-        name: field(
-            "Name",
-            "For people. Callers route by the key, which never changes.",
-        ),
+        name: field("Name", "For people. Callers route by the key, which never changes."),
         public_alias: field("Public alias", "Another name that callers may send as model."),
         is_active: field("Active", "Off: callers are told that the pool does not exist."),
         region: field("Region", "Preferred where neither request nor caller names one."),
-        strategy: field(
-            "Strategy",
-            "How a member is chosen among those of equal priority.",
-        ),
+        strategy: field("Strategy", "How a member is chosen among those of equal priority."),
         dynamic_weights: field(
             "Dynamic weights",
             "Weights follow error rate and latency; at least 1 % stays for exploration.",
         ),
-        latency_target_ms: field(
-            "Latency target, ms",
-            "What dynamic weights measure latency against.",
-        ),
+        latency_target_ms: field("Latency target, ms", "What dynamic weights measure latency against."),
         breaker_policy: field("Policy", "What opens the breaker of a member."),
         circuit_failure_threshold: field(
             "Failures in a row",
@@ -243,10 +226,7 @@ pub(crate) const ENGLISH: Pools = Pools {
             "An open breaker waits so long before one probe. Quick to recover 10–30 s, slow 1–5 min.",
         ),
         recovery_backoff: field("Back off", "Each failed probe doubles the wait, up to ten times."),
-        error_rate_threshold: field(
-            "Error rate",
-            "This share of failures opens the breaker; 0.5 is half.",
-        ),
+        error_rate_threshold: field("Error rate", "This share of failures opens the breaker; 0.5 is half."),
         error_rate_window_seconds: field("Window, s", "The share is taken over so many seconds."),
         error_rate_min_calls: field(
             "Calls at least",
@@ -254,26 +234,14 @@ pub(crate) const ENGLISH: Pools = Pools {
         ),
         error_rate_open_seconds: field("Open, s", "A breaker opened by the rate stays open so long."),
         half_open_probes: field("Probes", "So many calls may try while half-open."),
-        half_open_success_rate: field(
-            "Success of probes",
-            "This share of probes closes the breaker again.",
-        ),
-        switch_first: field(
-            "Switch first",
-            "After a failure another member is tried before the same one.",
-        ),
+        half_open_success_rate: field("Success of probes", "This share of probes closes the breaker again."),
+        switch_first: field("Switch first", "After a failure another member is tried before the same one."),
         retry_unknown: field(
             "Retry unknown",
             "Send again when the outcome is unknown. Text only; the work may be done and billed twice.",
         ),
-        deep_thinking_model: field(
-            "Thinking model",
-            "Requests with thinking go to this member first.",
-        ),
-        queue_timeout_ms: field(
-            "Queue wait, ms",
-            "A request waits so long while every member is full.",
-        ),
+        deep_thinking_model: field("Thinking model", "Requests with thinking go to this member first."),
+        queue_timeout_ms: field("Queue wait, ms", "A request waits so long while every member is full."),
         queue_max: field("Queue length", "So many may wait; the next gets 429 at once."),
         first_packet_timeout_ms: field(
             "First content, ms",
@@ -282,10 +250,7 @@ pub(crate) const ENGLISH: Pools = Pools {
         idle_timeout_ms: field("Idle, ms", "A stream without a byte for so long ends."),
         content_timeout_ms: field("Content, ms", "A stream without content for so long ends."),
         min_content_chars: field("Shortest answer", "Fewer characters count as a bad answer."),
-        fallback_template: field(
-            "Fallback text",
-            "Given, uncharged, when every member answered badly.",
-        ),
+        fallback_template: field("Fallback text", "Given, uncharged, when every member answered badly."),
         median: "pool's median",
         twice: "2 × concurrency",
     },
@@ -316,11 +281,7 @@ pub(crate) const CHINESE: Pools = Pools {
     inactive: "未启用",
     members: "成员",
     members_count: |active, all| {
-        if active == all {
-            format!("{all}")
-        } else {
-            format!("{active} / {all}")
-        }
+        if active == all { format!("{all}") } else { format!("{active} / {all}") }
     },
     concurrency: "总并发",
     threshold: "熔断阈值",
