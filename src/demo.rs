@@ -67,9 +67,6 @@ pub enum DemoError {
     /// A password could not be hashed.
     #[error("the operator's password could not be hashed")]
     Password,
-    /// Serving ended badly.
-    #[error("the server stopped: {0}")]
-    Serve(std::io::Error),
 }
 
 /// Runs the demo until `stop` resolves. Its data is gone afterwards, unless `settings` name a folder
@@ -100,12 +97,12 @@ pub async fn run(
     if options.traffic > 0 {
         tokio::spawn(traffic(server.addr(), seeded.token.clone(), options.traffic));
     }
-    let served = server.serve(stop).await.map_err(DemoError::Serve);
+    server.serve(stop).await;
     if !keep_data {
         // A temporary folder that stays does no harm.
         let _ = std::fs::remove_dir_all(&folder);
     }
-    served
+    Ok(())
 }
 
 /// What [`seed`] made.

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod exchange;
 pub mod gateway;
 pub mod ledger;
+mod listen;
 pub mod simulator;
 pub mod store;
 pub mod telemetry;
@@ -17,13 +18,13 @@ pub mod upstream;
 pub mod web;
 
 use std::fmt;
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
 use forebay_engine::clock::TokioClock;
 use forebay_engine::random::ThreadRandom;
 use forebay_engine::{Clock, Engine, LocalState, Random, State};
@@ -66,6 +67,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// The data folder is another process's.
+    #[error("another Forebay uses the data folder {0}; stop it, or set FOREBAY_DATA_DIR")]
+    InUse(std::path::PathBuf),
     /// The address.
     #[error("can't listen on {addr}: {source}; another Forebay may be running, or set FOREBAY_ADDR")]
     Listen {
@@ -108,6 +112,8 @@ pub struct Server {
     store: Store,
     draining: Arc<AtomicBool>,
     work: Arc<Work>,
+    /// Held for as long as the server lives: no other process may be the same node.
+    folder: File,
 }
 
 impl fmt::Debug for Server {
@@ -119,6 +125,7 @@ impl fmt::Debug for Server {
 impl Server {
     /// Opens the database, listens, recovers what an earlier process left, and wires the parts.
     pub async fn build(settings: &Settings, outside: Outside) -> Result<Self, StartError> {
+        let folder = lock_folder(settings)?;
         let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
         let master_keys = settings.master_keys.as_ref().map(ExposeSecret::expose_secret);
         let keys = KeyRing::load(master_keys, &store)?;
@@ -180,13 +187,15 @@ impl Server {
             .routes()
             .merge(operators)
             .merge(telemetry::metrics_routes(metrics.clone(), catalog.clone(), ledger.clone(), clock, token))
-            .layer(CatchPanicLayer::custom(|_| gateway::panicked()));
+            .fallback(gateway::unknown)
+            .layer(CatchPanicLayer::custom(|_| gateway::panicked()))
+            .layer(axum::middleware::from_fn(gateway::finish));
         catalog.watch();
         tokio::spawn(metrics.upkeep());
         if settings.redis_url.is_some() {
             tracing::warn!("REDIS_URL is set, but breakers and limits are kept in each process so far");
         }
-        Ok(Self { listener, addr, public_url, router, catalog, ledger, store, draining, work })
+        Ok(Self { listener, addr, public_url, router, catalog, ledger, store, draining, work, folder })
     }
 
     /// Where it listens.
@@ -216,21 +225,13 @@ impl Server {
 
     /// Serves until `stop` resolves, then drains: /readyz says 503 and new work is refused at once;
     /// what is in flight may end within `drain_seconds`.
-    pub async fn serve(self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
-        let Self { listener, router, catalog, ledger, draining, work, .. } = self;
-        let listener = listener.tap_io(|connection| {
-            let _ = connection.set_nodelay(true);
-        });
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { listener, router, catalog, ledger, draining, work, folder, .. } = self;
         let (close, closed) = tokio::sync::oneshot::channel::<()>();
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let server = axum::serve(listener, service).with_graceful_shutdown(async {
+        let server = tokio::spawn(listen::serve(listener, router, async {
             let _ = closed.await;
-        });
-        let mut server = tokio::spawn(server.into_future());
-        tokio::select! {
-            ended = &mut server => return ended.unwrap_or(Ok(())),
-            () = stop => {}
-        }
+        }));
+        stop.await;
         let settings = catalog.snapshot().settings.clone();
         tracing::info!(
             in_flight = work.in_flight(),
@@ -244,7 +245,7 @@ impl Server {
         drop(close);
         let _ = tokio::time::timeout(LAST_WORDS, server).await;
         ledger.flush().await;
-        Ok(())
+        drop(folder);
     }
 }
 
@@ -274,6 +275,19 @@ pub fn url_guard() -> UrlGuard {
     })
 }
 
+/// Takes the data folder for this process. The lock goes with the process, however it ends.
+fn lock_folder(settings: &Settings) -> Result<File, StartError> {
+    let path = settings.data_dir.join("lock");
+    let failed = |source| StartError::DataDir { path: path.clone(), source };
+    std::fs::create_dir_all(&settings.data_dir).map_err(failed)?;
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse(settings.data_dir.clone())),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
 /// The id of this node: made once, kept in the data folder, so that a restart knows its own.
 fn node_id(settings: &Settings) -> Result<String, StartError> {
     let path = settings.data_dir.join("node");
@@ -281,7 +295,6 @@ fn node_id(settings: &Settings) -> Result<String, StartError> {
     match std::fs::read_to_string(&path) {
         Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
         Ok(_) | Err(_) => {
-            std::fs::create_dir_all(&settings.data_dir).map_err(failed)?;
             let id = uuid::Uuid::now_v7().to_string();
             std::fs::write(&path, &id).map_err(failed)?;
             Ok(id)

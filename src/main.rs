@@ -81,10 +81,8 @@ async fn serve(settings: &Settings) -> ExitCode {
     if matches!(server.store().operator_count().await, Ok(0)) {
         tracing::warn!("no operator can log in yet; make one with: forebay admin create NAME");
     }
-    match server.serve(stopped()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
+    server.serve(stopped()).await;
+    ExitCode::SUCCESS
 }
 
 async fn simulate(addr: &str) -> ExitCode {

@@ -49,7 +49,7 @@ pub(super) async fn force_open(
     Path(name): Path<String>,
     body: Result<Json<ForceOpen>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(body) = body.map_err(|error| AdminError::invalid("seconds", error.body_text()))?;
+    let Json(body) = body.map_err(AdminError::json)?;
     let until = admin.force_breaker(&by.name, &name, body.seconds).await?;
     Ok(Json(json!({ "model": name, "state": "open", "open_until": moment_rfc3339(until) })))
 }
@@ -60,7 +60,7 @@ pub(super) async fn events(
     State(admin): State<Admin>,
     query: Result<Query<Since>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Query(query) = query.map_err(|error| AdminError::invalid("since", error.body_text()))?;
+    let Query(query) = query.map_err(AdminError::query)?;
     let since = query.since.as_deref().map(|text| parse("since", text, &admin.time_zone)).transpose()?;
     let limit = AdminError::page_limit(query.limit, 100)?;
     let events = admin.events.since(since.unwrap_or_default(), limit).await?;

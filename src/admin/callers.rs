@@ -113,7 +113,7 @@ pub(super) async fn grant(
     Path(name): Path<String>,
     body: Result<Json<Grant>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(body) = body.map_err(|error| AdminError::invalid("amount", error.body_text()))?;
+    let Json(body) = body.map_err(AdminError::json)?;
     let text = match &body.amount {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),

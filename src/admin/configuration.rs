@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, put};
@@ -27,7 +28,7 @@ impl Admin {
         name: &str,
         row: Row,
     ) -> Result<Json<Value>, AdminError> {
-        let Json(row) = row.map_err(|error| AdminError::invalid("", error.body_text()))?;
+        let Json(row) = row.map_err(AdminError::json)?;
         let difference = self.put_row(by, section, name, &row).await?;
         let snapshot = self.catalog.snapshot();
         let row = snapshot.rows.find(section, name);
@@ -52,6 +53,7 @@ pub(super) fn rows(section: Section) -> MethodRouter<Admin> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DryRun {
     dry_run: Option<String>,
 }
@@ -63,6 +65,7 @@ impl DryRun {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Page {
     cursor: Option<String>,
     limit: Option<u32>,
@@ -78,9 +81,10 @@ pub(super) async fn export(_: Viewer, State(admin): State<Admin>) -> Json<Value>
 pub(super) async fn import(
     by: Administrator,
     State(admin): State<Admin>,
-    Query(dry_run): Query<DryRun>,
+    query: Result<Query<DryRun>, QueryRejection>,
     body: Bytes,
 ) -> Result<Json<Value>, AdminError> {
+    let Query(dry_run) = query.map_err(AdminError::query)?;
     let text = std::str::from_utf8(&body).map_err(|_| AdminError::invalid("", "the body must be UTF-8"))?;
     let document = import::parse(text, &|_| None).map_err(AdminError::Invalid)?;
     let Difference { changes } = admin.catalog.import(&document, Author(&by.name), dry_run.is_on()).await?;
@@ -98,7 +102,7 @@ pub(super) async fn put_settings(
     State(admin): State<Admin>,
     row: Row,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(settings) = row.map_err(|error| AdminError::invalid("", error.body_text()))?;
+    let Json(settings) = row.map_err(AdminError::json)?;
     let settings: BTreeMap<String, Value> = import::parse_settings(&settings).map_err(AdminError::Invalid)?;
     admin.catalog.set_settings(settings, Author(&by.name)).await?;
     Ok(Json(admin.catalog.snapshot().settings.to_json()))
@@ -108,8 +112,9 @@ pub(super) async fn put_settings(
 pub(super) async fn audit(
     _: Viewer,
     State(admin): State<Admin>,
-    Query(page): Query<Page>,
+    query: Result<Query<Page>, QueryRejection>,
 ) -> Result<impl IntoResponse, AdminError> {
+    let Query(page) = query.map_err(AdminError::query)?;
     let limit = AdminError::page_limit(page.limit, 50)?;
     let mut entries = admin.catalog.audit_log(page.cursor.as_deref(), limit + 1).await?;
     let more = entries.len() > limit as usize;

@@ -1,6 +1,7 @@
 //! What the admin API answers when it can't do what it was asked, and what the console is told then.
 
 use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use forebay_app::port::PortError;
@@ -50,6 +51,31 @@ impl AdminError {
         Self::Invalid(vec![Problem::new("", field, remedy)])
     }
 
+    /// A query string that can't be read.
+    pub(super) fn query(rejection: QueryRejection) -> Self {
+        let text = rejection.body_text();
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+        Self::unreadable(text)
+    }
+
+    /// A body that can't be read.
+    pub(super) fn json(rejection: JsonRejection) -> Self {
+        let text = rejection.body_text();
+        let text =
+            text.strip_prefix("Failed to deserialize the JSON body into the target type: ").unwrap_or(&text);
+        Self::unreadable(text)
+    }
+
+    /// serde names the field as `field: why`, or between back quotes.
+    fn unreadable(text: &str) -> Self {
+        let before = text.split_once(": ").filter(|(field, _)| is_name(field));
+        let quoted = || text.split('`').nth(1).filter(|field| is_name(field)).map(|field| (field, text));
+        match before.or_else(quoted) {
+            Some((field, why)) => Self::invalid(field, why),
+            None => Self::invalid("", text),
+        }
+    }
+
     /// How many rows a page of a list has: 1 to 500, or what is usual there.
     pub(super) fn page_limit(given: Option<u32>, usual: u32) -> Result<u32, Self> {
         match given {
@@ -78,6 +104,10 @@ impl AdminError {
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         }
     }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
 }
 
 impl IntoResponse for AdminError {

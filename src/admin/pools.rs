@@ -64,7 +64,7 @@ pub(super) async fn probe(
     Path(key): Path<String>,
     body: Result<Json<Probe>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(probe) = body.map_err(|error| AdminError::invalid("n", error.body_text()))?;
+    let Json(probe) = body.map_err(AdminError::json)?;
     let n = probe.n.unwrap_or(1_000);
     let input = probe.request.get("input").unwrap_or(&probe.request);
     let needs = Needs {
@@ -175,8 +175,13 @@ impl Admin {
             for (name, reason) in pool.no_pick(&wish, now).why {
                 why.insert(name.to_string(), reason.describe(now));
             }
+            // Whoever could have been picked but was not: in the tier that was drawn from, by chance.
+            let drawn = pool.members().filter(|member| counts.contains_key(&member.name)).map(|m| m.priority);
+            let drawn = drawn.min();
             for member in pool.members().filter(|member| !counts.contains_key(&member.name)) {
-                why.entry(member.name.to_string()).or_insert_with(|| "a higher tier has room".to_owned());
+                let reason =
+                    if Some(member.priority) == drawn { "not drawn" } else { "a higher tier has room" };
+                why.entry(member.name.to_string()).or_insert_with(|| reason.to_owned());
             }
         }
         for model in models_of(&snapshot, row) {

@@ -42,7 +42,7 @@ pub(super) async fn list(
     State(admin): State<Admin>,
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, AdminError> {
-    let Query(query) = query.map_err(|error| AdminError::invalid("", error.body_text()))?;
+    let Query(query) = query.map_err(AdminError::query)?;
     let limit = AdminError::page_limit(query.limit, 50)?;
     let Some(filter) = admin.filter(&query).await? else {
         return Ok(Json(json!({ "tasks": [], "next_cursor": null })));

@@ -62,6 +62,14 @@ fn references(configuration: &Configuration, problems: &mut Vec<Problem>) {
             ));
         }
     }
+    let keys: HashSet<&str> = configuration.pools.iter().map(|pool| pool.name.as_str()).collect();
+    for caller in &configuration.callers {
+        let allowed = caller.plan.iter().flat_map(|plan| &plan.pools);
+        for unknown in allowed.filter(|key| !keys.contains(key.as_str())) {
+            let remedy = format!("there is no pool {unknown}; create it first, or put it in the same file");
+            problems.push(Problem::new(named(Section::Callers, caller), "pools", remedy));
+        }
+    }
     for model in &configuration.models {
         let pool = model.group_id.as_deref().and_then(|id| pools.get(id));
         if let Some(pool) = pool

@@ -99,7 +99,10 @@ impl Catalog {
         let mut transaction = self.store.write().await?;
         let before = config::read_all(&mut transaction).await?;
         let row = before.find(section, name).ok_or_else(|| missing(section, name))?;
-        let users = users(&before, section, row);
+        let mut users = users(&before, section, row);
+        if section == Section::Callers && self.store.has_tasks(&row.id).await? {
+            users.push("its tasks; to end its access, revoke its tokens".to_owned());
+        }
         if !users.is_empty() {
             return Err(CatalogError::InUse { what: format!("{} {name}", section.one()), by: users });
         }

@@ -4,7 +4,7 @@
 mod print;
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -92,9 +92,9 @@ pub enum AdminCommand {
         /// Read the password from standard input; without it one is made and printed
         #[arg(long)]
         password_stdin: bool,
-        /// admin changes things, viewer looks at them
-        #[arg(long, default_value = "admin", value_parser = ["admin", "viewer"])]
-        role: String,
+        /// admin changes things, viewer looks at them [admin, or the role that an operator has]
+        #[arg(long, value_parser = ["admin", "viewer"])]
+        role: Option<String>,
         #[command(flatten)]
         output: Output,
     },
@@ -165,7 +165,7 @@ async fn run_command(command: Command, settings: &Settings) -> Result<ExitCode, 
             println!("{}", pretty(&catalog.export()));
         }
         Command::Admin(AdminCommand::Create { name, password_stdin, role, output }) => {
-            create_admin(settings, &name, password_stdin, &role, output).await?;
+            create_admin(settings, &name, password_stdin, role.as_deref(), output).await?;
         }
         Command::Admin(AdminCommand::Token { name, output }) => admin_token(settings, &name, output).await?,
         Command::Caller(CallerCommand::Create { name, credits, concurrent_tasks, output }) => {
@@ -226,11 +226,9 @@ async fn create_admin(
     settings: &Settings,
     name: &str,
     password_stdin: bool,
-    role: &str,
+    role: Option<&str>,
     output: Output,
 ) -> Result<(), Failure> {
-    let role: Role =
-        role.parse().map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
     if name.is_empty() || name.trim() != name || name.chars().any(char::is_control) {
         return Err(Failure::Said("the name must not be empty, nor have spaces around it".into()));
     }
@@ -248,6 +246,12 @@ async fn create_admin(
         )));
     }
     let store = Store::open(&settings.database_url, settings.sqlite_sync_full).await?;
+    let kept = store.operator(name).await?.map(|operator| operator.role);
+    let role: Role = role
+        .or(kept.as_deref())
+        .unwrap_or("admin")
+        .parse()
+        .map_err(|error: forebay_engine::policy::Invalid| Failure::Said(error.to_string()))?;
     let hash = password::hash(secret.clone()).await;
     let hash = hash.ok_or_else(|| Failure::Said("the password could not be hashed".into()))?;
     let is_new = store.put_operator(name, &hash, role.as_str()).await?;
@@ -327,6 +331,13 @@ async fn create_caller(
 /// 0 when everything is in order, 1 with what is wrong.
 async fn check(settings: &Settings, output: Output) -> ExitCode {
     let mut checks: Vec<(&'static str, Result<String, String>)> = Vec::new();
+    // Looking must make nothing: no folder, no database, no key.
+    let missing = settings.database_url.strip_prefix("sqlite:").filter(|path| !Path::new(path).exists());
+    if let Some(path) = missing {
+        let why = format!("there is none at {path} yet; forebay import or forebay serve makes it");
+        checks.push(("database", Err(why)));
+        return report(&checks, output);
+    }
     match Store::open(&settings.database_url, settings.sqlite_sync_full).await {
         Err(error) => checks.push(("database", Err(error.to_string()))),
         Ok(store) => {
@@ -378,6 +389,11 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
             }
         }
     }
+    report(&checks, output)
+}
+
+/// Says what was checked; 1 when something is wrong.
+fn report(checks: &[(&'static str, Result<String, String>)], output: Output) -> ExitCode {
     let printer = Printer::new(output);
     let is_well = checks.iter().all(|(_, result)| result.is_ok());
     let shown: Vec<Value> = checks

@@ -77,9 +77,12 @@ impl Answer {
     pub(crate) fn openai_usage(&self) -> Value {
         self.reported_usage.clone().unwrap_or_else(|| {
             let input = self.usage.all_input_tokens();
-            json!({"prompt_tokens": input, "completion_tokens": self.usage.output_tokens,
-                   "total_tokens": input + self.usage.output_tokens,
-                   "prompt_tokens_details": {"cached_tokens": self.usage.cached_input_tokens}})
+            let mut usage = json!({"prompt_tokens": input, "completion_tokens": self.usage.output_tokens,
+                                   "total_tokens": input + self.usage.output_tokens});
+            if self.usage.cached_input_tokens > 0 {
+                usage["prompt_tokens_details"] = json!({"cached_tokens": self.usage.cached_input_tokens});
+            }
+            usage
         })
     }
 

@@ -13,6 +13,9 @@ use crate::ledger::Refused;
 /// Another node was first with the same Idempotency-Key; never told to a caller, who gets its answer.
 pub(super) const DUPLICATE_KEY: &str = "duplicate_key";
 
+/// The caller left; told to nobody.
+pub(super) const CANCELLED: &str = "cancelled";
+
 /// In whose shape an answer or an error is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -94,8 +97,8 @@ impl ApiError {
     }
 
     pub(crate) fn outcome_unknown() -> Self {
-        let message = "the request may have been served, but its outcome is unknown; nothing was sent again \
-                       and nothing is charged";
+        let message = "the request may have been served, but its outcome is unknown; nothing is charged, \
+                       and sending it again may do the work twice";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", message)
     }
 
@@ -132,6 +135,11 @@ impl ApiError {
                 let message = "the content was rejected by the model's content policy";
                 Self::new(bad_request, "content_rejected", message)
             }
+            Stop::CallerAtFault(failure) if failure.http_status == Some(413) => Self::new(
+                bad_request,
+                "invalid_request",
+                "the request is too large for the model; shorten it",
+            ),
             Stop::CallerAtFault(failure) => {
                 let message = match &failure.param {
                     Some(param) => format!("{param}: the model does not accept this value"),
@@ -144,7 +152,7 @@ impl ApiError {
                 let message = "the deadline passed before the request could be sent; nothing is charged";
                 Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", message)
             }
-            Stop::Cancelled => Self::new(StatusCode::BAD_REQUEST, "cancelled", "the caller left"),
+            Stop::Cancelled => Self::new(StatusCode::BAD_REQUEST, CANCELLED, "the caller left"),
             Stop::Refused(Refused::InsufficientCredits) => {
                 let message = "the caller's credits do not cover this request's worst case; \
                                lower max_tokens or ask the operators for credits";

@@ -1,10 +1,11 @@
 //! POST /api/generate and POST /v1/chat/completions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::{Map, Value};
 
@@ -15,6 +16,9 @@ use super::run::Begin;
 use super::{CallerSlot, Gateway, stream};
 use crate::catalog::{Caller, Snapshot};
 use crate::exchange::ChatUpstream;
+
+/// A request's body must have arrived within this.
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Reads a body of one of the endpoints.
 type Read = fn(Map<String, Value>, &HeaderMap, &Snapshot, &Caller) -> Result<Asked, ApiError>;
@@ -86,7 +90,16 @@ impl<U: ChatUpstream> Gateway<U> {
 }
 
 async fn read_body(body: Body, limit: usize) -> Result<Map<String, Value>, ApiError> {
-    let bytes = axum::body::to_bytes(body, limit).await.map_err(|error| {
+    // What is announced as too large need not be sent.
+    if http_body::Body::size_hint(&body).lower() > limit as u64 {
+        return Err(ApiError::too_large(limit));
+    }
+    let read = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, limit)).await;
+    let read = read.map_err(|_| {
+        let message = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", message)
+    })?;
+    let bytes = read.map_err(|error| {
         let too_large = std::error::Error::source(&error)
             .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
         if too_large { ApiError::too_large(limit) } else { ApiError::invalid("body", "ended too soon") }

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::{self, Next};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::{get, post};
 use forebay_engine::Engine;
@@ -91,7 +91,6 @@ impl<U: ChatUpstream> Gateway<U> {
             .route("/v1/{*rest}", axum::routing::any(unknown_v1))
             .route("/api/{*rest}", axum::routing::any(unknown_api))
             .method_not_allowed_fallback(wrong_method)
-            .layer(middleware::from_fn(with_request_id))
             .with_state(self)
     }
 
@@ -176,9 +175,21 @@ impl Drop for CallerSlot {
     }
 }
 
-/// Every response has a request id: the task's where there is one.
-async fn with_request_id(request: Request, next: Next) -> Response {
+/// Every response has a request id: the task's where there is one. What the framework refuses in plain
+/// text before a handler sees it (a path that is no UTF-8, say) is said in the shape of its surface.
+pub async fn finish(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let dialect = if path.starts_with("/v1") { Dialect::OpenAi } else { Dialect::Forebay };
+    let is_api = dialect == Dialect::OpenAi || path.starts_with("/api");
     let mut response = next.run(request).await;
+    if is_api && is_plain_refusal(&response) {
+        let (head, body) = response.into_parts();
+        let text = axum::body::to_bytes(body, PLAIN_CAP).await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let message = if text.is_empty() { head.status.to_string() } else { text.into_owned() };
+        let code = if head.status == StatusCode::NOT_FOUND { "not_found" } else { "invalid_request" };
+        response = ApiError::new(head.status, code, message).response(dialect);
+    }
     let headers = response.headers_mut();
     if !headers.contains_key("x-request-id")
         && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::now_v7().to_string())
@@ -186,6 +197,20 @@ async fn with_request_id(request: Request, next: Next) -> Response {
         headers.insert("x-request-id", id);
     }
     response
+}
+
+/// What a plain refusal may say, in bytes.
+const PLAIN_CAP: usize = 4_096;
+
+fn is_plain_refusal(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    response.status().is_client_error() && kind.is_none_or(|kind| kind.starts_with("text/plain"))
+}
+
+/// Nothing is served at this path.
+pub async fn unknown(request: Request) -> Response {
+    let dialect = if request.uri().path().starts_with("/v1") { Dialect::OpenAi } else { Dialect::Forebay };
+    ApiError::not_found("nothing is served at this path").response(dialect)
 }
 
 async fn unknown_v1() -> Response {
@@ -200,5 +225,5 @@ async fn unknown_api() -> Response {
 async fn wrong_method(request: Request) -> Response {
     let message = format!("{} is not a method of this endpoint", request.method());
     let dialect = if request.uri().path().starts_with("/v1/") { Dialect::OpenAi } else { Dialect::Forebay };
-    ApiError::new(axum::http::StatusCode::METHOD_NOT_ALLOWED, "invalid_request", message).response(dialect)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", message).response(dialect)
 }

@@ -143,20 +143,22 @@ pub(crate) fn read_generate(
         }
         _ => group.as_deref().or(model.as_deref()),
     };
-    let place = if group.is_some() { "model_group" } else { "model" };
     let target = match (wanted, model_id.as_deref()) {
+        (Some(name), None) if group.is_some() => find_pool(snapshot, caller, name)
+            .map_err(|error| ApiError { param: Some("model_group".into()), ..error })?,
         (Some(name), None) => find(snapshot, caller, name)?,
         (Some(name), Some(model)) => match find_pool(snapshot, caller, name) {
             Ok(found) => found,
             Err(_) => find_model(snapshot, caller, model)?,
         },
-        (None, Some(model)) => find_model(snapshot, caller, model)?,
+        (None, Some(model)) => find_model(snapshot, caller, model)
+            .map_err(|error| ApiError { param: Some("ai_model_id".into()), ..error })?,
         (None, None) => default_pool(snapshot, caller, asked_capability.as_deref())?,
     };
     if let Some(asked) = asked_capability
         && asked != target.capability.as_str()
     {
-        let remedy = format!("{place} generates {}, not {asked}", target.capability);
+        let remedy = format!("{} generates {}, not {asked}", target.asked, target.capability);
         return Err(ApiError::invalid("capability", &remedy));
     }
     let mut asked = target.asked(Dialect::Forebay, input, stream, "input.")?;
@@ -184,9 +186,13 @@ pub(crate) fn read_chat(
     let stream = flag(&mut body, "stream")?;
     let include_usage = match body.shift_remove("stream_options") {
         None | Some(Value::Null) => false,
-        Some(Value::Object(options)) => {
-            options.get("include_usage").and_then(Value::as_bool).unwrap_or(false)
-        }
+        Some(Value::Object(options)) => match options.get("include_usage") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(asked)) => *asked,
+            Some(_) => {
+                return Err(ApiError::invalid("stream_options.include_usage", "must be true or false"));
+            }
+        },
         Some(_) => return Err(ApiError::invalid("stream_options", "must be an object")),
     };
     let target = find(snapshot, caller, &model)?;
@@ -367,14 +373,19 @@ fn flag(body: &mut Map<String, Value>, name: &str) -> Result<bool, ApiError> {
 }
 
 fn metadata(value: Option<Value>) -> Result<Option<String>, ApiError> {
-    let wrong = || ApiError::invalid("metadata", "must be an object of at most 16 texts");
+    let wrong =
+        || ApiError::invalid("metadata", "must be an object of at most 16 texts of at most 512 characters");
     match value {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Object(map)) if map.len() <= 16 && map.values().all(Value::is_string) => {
+        Some(Value::Object(map)) if map.len() <= 16 && map.iter().all(is_short_text) => {
             Ok(Some(Value::Object(map).to_string()))
         }
         Some(_) => Err(wrong()),
     }
+}
+
+fn is_short_text((name, value): (&String, &Value)) -> bool {
+    name.len() <= 64 && value.as_str().is_some_and(|text| text.len() <= 512)
 }
 
 fn idempotency(

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, Finished};
-use super::error::{ApiError, DUPLICATE_KEY};
+use super::error::{ApiError, CANCELLED, DUPLICATE_KEY};
 use super::journal::TaskJournal;
 use super::keys::KeyGuard;
 use super::request::Asked;
@@ -277,8 +277,12 @@ impl<U: ChatUpstream> Running<U> {
         self.publish(finished);
     }
 
+    /// Nobody is told of a task that its caller left: the next with the same key runs it.
     fn publish(&self, finished: Finished) {
-        if let Some(key) = &self.key {
+        let left = matches!(&finished, Err(error) if error.code == CANCELLED);
+        if let Some(key) = &self.key
+            && !left
+        {
             key.publish(finished);
         }
     }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::error::{ApiError, Dialect};
+use super::request::Asked;
 use super::run::Running;
 use crate::exchange::{ChatEvent, ChatEvents, ChatUpstream};
 use crate::ledger::TaskStatus;
@@ -60,7 +61,7 @@ impl StreamStart {
 /// The two ends of a stream.
 pub(super) fn channel(task_id: &Arc<str>) -> (Pump, StreamStart) {
     let (to_caller, events) = mpsc::channel(IN_BETWEEN);
-    let pump = Pump { to_caller, whole: Accumulator::new() };
+    let pump = Pump { to_caller, whole: Accumulator::new(), told_usage: false };
     (pump, StreamStart { task_id: task_id.clone(), events })
 }
 
@@ -68,6 +69,8 @@ pub(super) fn channel(task_id: &Arc<str>) -> (Pump, StreamStart) {
 pub(super) struct Pump {
     to_caller: mpsc::Sender<Bytes>,
     whole: Accumulator,
+    /// The upstream has said what it used.
+    told_usage: bool,
 }
 
 /// The caller has left, or reads no more.
@@ -90,7 +93,7 @@ impl Pump {
             StreamEnd::Complete => {
                 let answer = running.answer(output, None, &attempt);
                 running.end_well(&answer, attempt).await;
-                let _ = self.say_goodbye(running.asked.dialect, &answer).await;
+                let _ = self.say_goodbye(&running.asked, &answer).await;
             }
             StreamEnd::Died(_) => {
                 let error = ApiError::stream_died().of_task(&running.task_id);
@@ -147,15 +150,17 @@ impl Pump {
         let ChatEvent { mut chunk, usage_only } = event;
         self.whole.add(&chunk);
         let asked = &running.asked;
+        self.told_usage |= chunk.get("usage").is_some_and(Value::is_object);
         if usage_only && (asked.dialect == Dialect::Forebay || !asked.include_usage) {
             return None;
         }
-        disguise(&mut chunk, &format!("chatcmpl-{}", running.task_id), &asked.alias);
+        disguise(&mut chunk, "", "");
+        chunk.insert("id".into(), format!("chatcmpl-{}", running.task_id).into());
+        chunk.insert("object".into(), "chat.completion.chunk".into());
+        chunk.insert("created".into(), (running.created_at / 1_000).into());
+        chunk.insert("model".into(), asked.alias.clone().into());
         if !asked.include_usage || asked.dialect == Dialect::Forebay {
             chunk.shift_remove("usage");
-        }
-        if chunk.contains_key("created") {
-            chunk.insert("created".into(), (running.created_at / 1_000).into());
         }
         let json = Value::Object(chunk);
         Some(Bytes::from(match asked.dialect {
@@ -171,12 +176,29 @@ impl Pump {
         }
     }
 
-    async fn say_goodbye(&self, dialect: Dialect, answer: &Answer) -> Result<(), Left> {
-        match dialect {
+    async fn say_goodbye(&self, asked: &Asked, answer: &Answer) -> Result<(), Left> {
+        match asked.dialect {
             Dialect::Forebay => self.send(Bytes::from(done_event(answer))).await,
-            Dialect::OpenAi => self.send(Bytes::from_static(b"data: [DONE]\n\n")).await,
+            Dialect::OpenAi => {
+                if asked.include_usage && !self.told_usage {
+                    self.send(Bytes::from(format!("data: {}\n\n", usage_chunk(answer)))).await?;
+                }
+                self.send(Bytes::from_static(b"data: [DONE]\n\n")).await
+            }
         }
     }
+}
+
+fn chunk_of(answer: &Answer, choices: &Value) -> Value {
+    json!({"id": format!("chatcmpl-{}", answer.task_id), "object": "chat.completion.chunk",
+           "created": answer.created, "model": answer.alias, "choices": choices})
+}
+
+/// The last chunk of a caller who asked for usage.
+fn usage_chunk(answer: &Answer) -> Value {
+    let mut chunk = chunk_of(answer, &json!([]));
+    chunk["usage"] = answer.openai_usage();
+    chunk
 }
 
 fn done_event(answer: &Answer) -> String {
@@ -196,15 +218,16 @@ pub(super) fn replay(answer: &Answer, dialect: Dialect, include_usage: bool) -> 
     let mut choices = answer.output.get("choices").cloned().unwrap_or_default();
     for choice in choices.as_array_mut().into_iter().flatten() {
         if let Some(choice) = choice.as_object_mut()
-            && let Some(message) = choice.shift_remove("message")
+            && let Some(mut message) = choice.shift_remove("message")
         {
+            let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten();
+            for (index, call) in calls.enumerate() {
+                call["index"] = json!(index);
+            }
             choice.insert("delta".into(), message);
         }
     }
-    let chunk = |choices: &Value| {
-        json!({"id": format!("chatcmpl-{}", answer.task_id), "object": "chat.completion.chunk",
-               "created": answer.created, "model": answer.alias, "choices": choices})
-    };
+    let chunk = |choices: &Value| chunk_of(answer, choices);
     let mut events = Vec::new();
     match dialect {
         Dialect::Forebay => {
@@ -214,9 +237,7 @@ pub(super) fn replay(answer: &Answer, dialect: Dialect, include_usage: bool) -> 
         Dialect::OpenAi => {
             events.push(format!("data: {}\n\n", chunk(&choices)));
             if include_usage {
-                let mut usage = chunk(&json!([]));
-                usage["usage"] = answer.openai_usage();
-                events.push(format!("data: {usage}\n\n"));
+                events.push(format!("data: {}\n\n", usage_chunk(answer)));
             }
             events.push("data: [DONE]\n\n".into());
         }

@@ -20,8 +20,9 @@ impl TaskStatus {
     }
 }
 
-/// Codes whose request was never served and may come again at once: they free the idempotency key.
-const FREEING: [&str; 8] = [
+/// Codes whose request was not served, or whose caller left, and may come again at once: they free the
+/// idempotency key.
+const FREEING: [&str; 9] = [
     "insufficient_credits",
     "congested",
     "rate_limited",
@@ -30,6 +31,7 @@ const FREEING: [&str; 8] = [
     "no_available_model",
     "overloaded",
     "shutting_down",
+    "cancelled",
 ];
 
 impl TaskEnd {

@@ -33,6 +33,15 @@ pub struct Grant {
 }
 
 impl Store {
+    /// Whether a caller has any task.
+    pub(crate) async fn has_tasks(&self, caller_id: &str) -> Result<bool, StoreError> {
+        let found = sqlx::query("SELECT id FROM ai_tasks WHERE caller_id = $1 LIMIT 1")
+            .bind(caller_id)
+            .fetch_optional(self.pool())
+            .await?;
+        Ok(found.is_some())
+    }
+
     /// The id of the caller called `name`.
     pub(crate) async fn caller_id(&self, name: &str) -> Result<Option<String>, StoreError> {
         let row = sqlx::query("SELECT id FROM callers WHERE name = $1")

@@ -264,5 +264,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn is_proxied(headers: &HeaderMap) -> bool {
-    ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name))
+    headers.keys().any(|name| {
+        let name = name.as_str();
+        name.starts_with("x-forwarded") || ["forwarded", "x-real-ip", "via"].contains(&name)
+    })
 }

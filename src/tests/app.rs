@@ -51,7 +51,7 @@ pub(crate) struct TestApp {
     pub(crate) seeded: Seeded,
     pub(crate) client: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
-    pub(crate) serving: Option<JoinHandle<std::io::Result<()>>>,
+    pub(crate) serving: Option<JoinHandle<()>>,
     folder: TempDir,
 }
 
@@ -164,6 +164,11 @@ impl TestApp {
                     && member.accounts.iter().all(|binding| binding.account.state.in_flight.taken() == 0)
             })
         })
+    }
+
+    /// The server's data folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// An operator's API token, made as the command line makes it.

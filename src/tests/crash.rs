@@ -175,3 +175,16 @@ fn free_address() -> SocketAddr {
         .and_then(|listener| listener.local_addr())
         .expect("a free port")
 }
+
+#[tokio::test]
+async fn a_second_server_on_the_same_folder_does_not_start_and_harms_nothing() {
+    let app = crate::app::TestApp::start().await;
+    app.set("a", "slow-500");
+    let under_way = tokio::spawn(crate::app::Answer::of(app.generation()));
+    app.sim.until("a", |visits| visits.open == 1).await;
+    let second = forebay(app.folder(), &["serve", "--addr", "127.0.0.1:0"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && said.contains("another Forebay uses the data folder"), "{said}");
+    assert_eq!(under_way.await.expect("no panic").status, 200);
+    assert_eq!(app.last_task().await.0.hold_state, "settled");
+}

@@ -48,13 +48,28 @@ fn content_bytes(message: &Value) -> usize {
         .get("content")
         .and_then(Value::as_array)
         .map_or(0, |parts| parts.iter().filter_map(|part| part.get("text")?.as_str()).map(str::len).sum());
-    let whole = |name: &str| {
-        message.get(name).filter(|value| is_filled(value)).map_or(0, |value| value.to_string().len())
-    };
+    let whole = |name: &str| message.get(name).filter(|value| is_filled(value)).map_or(0, words);
     text("content")
         + parts
         + ["reasoning_content", "reasoning", "refusal"].into_iter().map(text).sum::<usize>()
         + ["tool_calls", "function_call", "audio"].into_iter().map(whole).sum::<usize>()
+}
+
+/// Bytes of the texts within a value, at least one: what a model wrote of it, without its JSON.
+fn words(value: &Value) -> usize {
+    fn texts(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.iter().map(texts).sum(),
+            Value::Object(map) => map
+                .iter()
+                .filter(|(name, _)| !matches!(name.as_str(), "id" | "type"))
+                .map(|(_, value)| texts(value))
+                .sum(),
+            _ => 0,
+        }
+    }
+    texts(value).max(1)
 }
 
 fn is_filled(value: &Value) -> bool {
@@ -129,6 +144,12 @@ mod tests {
             Chunk::read(&json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}));
         assert!(chunk.is_empty && !chunk.has_content);
         assert_eq!(chunk.usage.map(|usage| usage.output_tokens), Some(2));
+    }
+
+    #[test]
+    fn of_a_tool_call_only_its_words_are_counted() {
+        let call = json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        assert_eq!(Chunk::read(&json!({"choices": [{"delta": {"tool_calls": [call]}}]})).content_bytes, 3);
     }
 
     #[test]

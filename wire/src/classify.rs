@@ -178,12 +178,12 @@ fn class_of_status(status: u16) -> Option<Class> {
     let class = match status {
         401 | 403 => Class::Auth,
         402 => Class::Quota,
-        404 | 300..=399 => Class::Misconfigured,
+        404 | 405 | 300..=399 => Class::Misconfigured,
         429 => Class::RateLimited,
         408 | 500 | 503 | 521..=523 | 529 => Class::Upstream,
         502 | 504 | 520 | 524 => Class::Unknown,
         400 | 413 | 422 => Class::Request,
-        405..=499 => Class::Request,
+        406..=499 => Class::Request,
         500..=599 => Class::Upstream,
         _ => return None,
     };
@@ -252,6 +252,7 @@ mod tests {
             (402, Class::Quota),
             (403, Class::Auth),
             (404, Class::Misconfigured),
+            (405, Class::Misconfigured),
             (408, Class::Upstream),
             (413, Class::Request),
             (422, Class::Request),

@@ -59,8 +59,11 @@ impl<T: Send + Sync + 'static> Poll<T> {
         poll
     }
 
-    /// Takes the answer that came with the page.
+    /// Takes the answer that came with the page. A question still under way was about the page
+    /// before, and is forgotten.
     pub(crate) fn seed(&self, answer: T) {
+        self.asked.update_value(|n| *n += 1);
+        self.waiting.set_value(false);
         self.arrived.set_value(None);
         self.age.set(0);
         self.trouble.set(None);

@@ -97,6 +97,10 @@ async fn every_wrong_field_is_named_and_nothing_is_changed() {
             "provider",
         ),
         ("PUT", "/config", json!({"poools": []}), "poools"),
+        ("PUT", "/config?dryrun=1", json!({"pools": []}), "dryrun"),
+        ("PUT", "/callers/demo-team", json!({"pools": ["nope"]}), "pools"),
+        ("POST", "/breakers/a/force-open", json!({"zz": 1}), "zz"),
+        ("POST", "/pools/main_text/mock-generate-probe", json!({"n": "x"}), "n"),
     ];
     for (method, path, body, field) in cases {
         let answer = call(&app, &admin, method, path, body.clone()).await;
@@ -142,7 +146,9 @@ async fn what_does_not_exist_is_404_and_what_is_in_use_409() {
             answer.body
         );
     }
-    for path in ["/pools/main_text", "/providers/sim", "/accounts/acc-a"] {
+    assert_eq!(app.generate().await.status, 200);
+    app.ledger.flush().await;
+    for path in ["/pools/main_text", "/providers/sim", "/accounts/acc-a", "/callers/demo-team"] {
         let answer = call(&app, &admin, "DELETE", path, Value::Null).await;
         assert_eq!(answer.status, 409, "{path}: {}", answer.body);
         let message = answer.body["error"]["message"].as_str().expect("a message");

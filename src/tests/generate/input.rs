@@ -162,3 +162,47 @@ async fn the_task_list_pages_through_every_task_once() {
     let unique: std::collections::HashSet<_> = seen.iter().map(Value::to_string).collect();
     assert_eq!((seen.len(), unique.len()), (7, 7));
 }
+
+#[tokio::test]
+async fn every_response_has_a_request_id_and_every_refusal_its_envelope() {
+    let app = TestApp::start().await;
+    let get = |path: &str| app.client.get(app.url(path)).bearer_auth(&app.seeded.token);
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/models",
+        "/api/tasks",
+        "/api/admin/pools",
+        "/admin/login",
+        "/",
+        "/v1",
+        "/api",
+        "/nope",
+    ] {
+        let answer = Answer::of(get(path)).await;
+        assert!(answer.header("x-request-id").is_some_and(|id| !id.is_empty()), "{path}");
+    }
+    for (path, status) in
+        [("/nope", 404), ("/v1", 404), ("/api", 404), ("/api/tasks/%ff", 400), ("/api/admin/pools/%ff", 401)]
+    {
+        let answer = Answer::of(get(path)).await;
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, error["message"].is_string()), (status, true), "{path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn what_is_announced_as_too_large_need_not_be_sent() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let app = TestApp::start().await;
+    let mut socket = tokio::net::TcpStream::connect(app.addr).await.expect("a connection");
+    let head = format!(
+        "POST /api/generate HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 1000000000\r\n\r\n",
+        app.seeded.token
+    );
+    socket.write_all(head.as_bytes()).await.expect("it is sent");
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).await.expect("an answer at once");
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}

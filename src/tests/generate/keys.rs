@@ -91,3 +91,32 @@ async fn a_finished_stream_is_replayed_as_one_delta_and_the_end() {
     assert_eq!(replayed.chunks().len(), 1);
     assert_eq!(app.asked(), [1, 0, 0]);
 }
+
+#[tokio::test]
+async fn a_keyed_stream_whose_caller_left_may_be_asked_for_again() {
+    let app = TestApp::start().await;
+    app.set("a", "hang-content");
+    let request = || app.completion(json!({"stream": true})).header("idempotency-key", "k");
+    let mut response = request().send().await.expect("a stream");
+    assert!(response.chunk().await.expect("it lives").is_some());
+    drop(response);
+    eventually("the end of the task", || app.ledger.reading().unfinished == 0).await;
+    app.set("a", "ok");
+    assert!(Streamed::of(request()).await.is_done());
+    assert_eq!(app.asked(), [2, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_replayed_stream_has_what_an_accumulator_needs() {
+    let app = TestApp::start().await;
+    app.set("a", "tools");
+    let fields = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let request = || app.completion(fields.clone()).header("idempotency-key", "k");
+    let live = Streamed::of(request()).await;
+    let replayed = Streamed::of(request()).await;
+    assert_eq!(replayed.chunks()[0]["choices"][0]["delta"]["tool_calls"][0]["index"], 0);
+    // The upstream said nothing of usage: an estimate is told, live and replayed alike.
+    let usage = |streamed: &Streamed| streamed.chunks().last().expect("chunks")["usage"].clone();
+    assert_eq!(usage(&live), usage(&replayed));
+    assert!(usage(&live)["completion_tokens"].as_u64().is_some_and(|tokens| tokens < 30), "{}", usage(&live));
+}

@@ -191,6 +191,7 @@ async fn rows_are_edited_bound_and_deleted_one_by_one() {
 
         let caller = catalog.snapshot().callers.values().next().expect("a caller").clone();
         assert!(caller.in_flight.try_take(None));
+        put(Section::Pools, "other", json!({ "name": "Other" })).await.expect("created");
         put(Section::Callers, "team-a", json!({ "plan": { "concurrent_tasks": 3 }, "pools": ["other"] }))
             .await
             .expect("edited");
