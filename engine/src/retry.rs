@@ -11,7 +11,7 @@ use crate::outcome::{Class, Failure};
 use crate::policy::Routing;
 use crate::pool::Pool;
 use crate::route::{LONGEST_RATE_WAIT, Task};
-use crate::select::{Selection, Wish};
+use crate::select::{Selection, Why, Wish};
 use crate::upstream::{Journal, Upstream};
 
 /// The jitter of a retry's wait, in percent.
@@ -143,13 +143,11 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             return None;
         }
         allowance.fallbacks += 1;
-        let passed_over: Vec<_> = pool
-            .no_pick(&Wish { tried: &allowance.tried, ..wish }, now)
-            .why
-            .into_iter()
-            .map(|(name, why)| format!("{name} {}", why.describe(now)))
-            .collect();
-        let reason = format!("fallback after {}; passed over: {}", failure.class, passed_over.join(", "));
+        let mut reason = format!("fallback after {}", failure.class);
+        let why = pool.no_pick(&Wish { tried: &allowance.tried, ..wish }, now).why;
+        for (name, why) in why.into_iter().filter(|(_, why)| *why != Why::Tried) {
+            reason.push_str(&format!("; passed over {name}: {}", why.describe(now)));
+        }
         Some(Next { selection, kind: AttemptKind::Fallback, reason, waited: Duration::ZERO })
     }
 

@@ -182,7 +182,7 @@ impl<U: ChatUpstream> Running<U> {
         live: LiveStream<U::Stream>,
         started: oneshot::Sender<Result<StreamStart, Arc<ApiError>>>,
     ) {
-        let (pump, start) = stream::channel(&self.task_id);
+        let (pump, start) = stream::channel(&self.task_id, self.engine().clock());
         let _ = started.send(Ok(start));
         pump.run(self, live).await;
     }

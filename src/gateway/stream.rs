@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, header};
-use forebay_engine::Failure;
 use forebay_engine::live::{LiveStream, StreamEnd};
+use forebay_engine::{Clock, Failure};
 use forebay_wire::accumulate::Accumulator;
 use forebay_wire::chat::disguise;
 use futures::stream;
@@ -59,9 +59,9 @@ impl StreamStart {
 }
 
 /// The two ends of a stream.
-pub(super) fn channel(task_id: &Arc<str>) -> (Pump, StreamStart) {
+pub(super) fn channel(task_id: &Arc<str>, clock: &Arc<dyn Clock>) -> (Pump, StreamStart) {
     let (to_caller, events) = mpsc::channel(IN_BETWEEN);
-    let pump = Pump { to_caller, whole: Accumulator::new(), told_usage: false };
+    let pump = Pump { to_caller, whole: Accumulator::new(), told_usage: false, clock: clock.clone() };
     (pump, StreamStart { task_id: task_id.clone(), events })
 }
 
@@ -71,6 +71,7 @@ pub(super) struct Pump {
     whole: Accumulator,
     /// The upstream has said what it used.
     told_usage: bool,
+    clock: Arc<dyn Clock>,
 }
 
 /// The caller has left, or reads no more.
@@ -170,9 +171,11 @@ impl Pump {
     }
 
     async fn send(&self, event: Bytes) -> Result<(), Left> {
-        match tokio::time::timeout(CALLER_PATIENCE, self.to_caller.send(event)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Left),
+        let until = self.clock.now() + CALLER_PATIENCE;
+        tokio::select! {
+            biased;
+            sent = self.to_caller.send(event) => sent.map_err(|_| Left),
+            () = self.clock.sleep_until(until) => Err(Left),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_engine::BreakerState;
 use serde_json::json;
 
-use crate::app::{Answer, Plan, TestApp};
+use crate::app::{Answer, Plan, TestApp, eventually};
 
 /// Sends so many generations, sixteen at a time; how many each member served, and other outcomes.
 async fn split(app: &TestApp, count: usize) -> HashMap<String, usize> {
@@ -222,4 +222,111 @@ async fn a_full_pool_is_429_with_retry_after_and_no_failure_of_the_model() {
     assert!(answer.header("retry-after").is_some());
     assert_eq!(app.breaker("a").consecutive_failures, 0);
     first.await.expect("no panic").expect("it is served");
+}
+
+/// The first member alone, with its breaker half-open: the next request is the probe.
+async fn half_open() -> TestApp {
+    let app =
+        TestApp::with(Plan { size: 1, pool: json!({"circuit_failure_threshold": 1}), ..Plan::default() })
+            .await;
+    app.set("a", "503");
+    // With so little time there is no wait for a retry.
+    let body = crate::app::chat(&json!({"deadline_ms": 500})).to_string();
+    assert_eq!(Answer::of(app.post("/api/generate").body(body)).await.outcome(), (502, "upstream_failed"));
+    assert_eq!(app.breaker("a").state, BreakerState::Open);
+    app.clock.advance(Duration::from_secs(60));
+    app
+}
+
+#[tokio::test]
+async fn b4_a_probe_whose_caller_hangs_up_frees_its_slot() {
+    let app = half_open().await;
+    app.set("a", "hang");
+    let probe = tokio::spawn(app.generation().send());
+    app.sim.until("a", |visits| visits.open == 1).await;
+    assert_eq!(app.breaker("a").state, BreakerState::HalfOpen);
+    assert_eq!(app.generate().await.outcome(), (503, "no_available_model"), "one probe at a time");
+    probe.abort();
+    app.sim.until("a", |visits| visits.open == 0).await;
+    app.set("a", "ok");
+    eventually("the slot", || app.permits_are_free()).await;
+    assert_eq!(app.generate().await.status, 200, "the next request probes");
+    assert_eq!(app.breaker("a").state, BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn b5_a_probe_that_ends_in_the_callers_fault_changes_nothing() {
+    let app = half_open().await;
+    app.set("a", "400");
+    assert_eq!(app.generate().await.outcome(), (400, "invalid_request"));
+    assert_eq!(app.breaker("a").state, BreakerState::HalfOpen);
+    app.set("a", "ok");
+    assert_eq!(app.generate().await.status, 200);
+}
+
+#[tokio::test]
+async fn b7_late_results_of_an_older_state_change_nothing() {
+    let app = TestApp::with(Plan { size: 2, ..Plan::default() }).await;
+    app.set("a", "hang");
+    let late: Vec<_> = (0..10).map(|_| tokio::spawn(app.generation().send())).collect();
+    app.sim.until("a", |visits| visits.open == 10).await;
+    let operator = app.operator_token("root", "admin").await;
+    let force = app.client.post(app.url("/api/admin/breakers/a/force-open")).bearer_auth(operator);
+    let forced =
+        Answer::of(force.header("content-type", "application/json").body(r#"{"seconds": 130}"#)).await;
+    assert_eq!(forced.status, 200, "{}", forced.body);
+    // The ten time out while it is open, and each of them is a failure of the state before.
+    app.clock.advance(Duration::from_secs(121));
+    for task in late {
+        assert_eq!(task.await.expect("no panic").expect("an answer").status(), 504);
+    }
+    app.clock.advance(Duration::from_secs(10));
+    app.set("a", "ok");
+    assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from a.");
+    assert_eq!(app.breaker("a").state, BreakerState::Closed);
+    assert_eq!(app.breaker("a").consecutive_failures, 0);
+}
+
+#[tokio::test]
+async fn b9_one_500_disables_nobody_and_a_success_clears_it() {
+    let app = TestApp::start().await;
+    app.set("a", "500");
+    app.generate().await;
+    assert_eq!((app.breaker("a").state, app.breaker("a").consecutive_failures), (BreakerState::Closed, 1));
+    app.set("a", "ok");
+    app.generate().await;
+    assert_eq!(app.breaker("a").consecutive_failures, 0);
+}
+
+#[tokio::test]
+async fn b17_a_keyless_model_that_does_not_exist_there_is_set_aside_for_five_minutes() {
+    let app = TestApp::start().await;
+    let file = json!({
+        "providers": [{"key": "local", "name": "Local", "protocol": "ollama", "base_url": app.sim.base_url(),
+                       "tier": "other", "allow_private_network": true}],
+        "models": [{"name": "keyless", "provider": "local", "upstream_model": "keyless", "capability": "text",
+                    "pool": "main_text", "weight": 1_000_000}],
+    });
+    let file = forebay_wire::import::parse_value(&file).expect("a file");
+    app.catalog.import(&file, forebay::catalog::Author("test"), false).await.expect("it is taken");
+    app.set("keyless", "404");
+    app.generate().await;
+    assert_eq!(app.sim.visits("keyless").requests, 1);
+    app.clock.advance(Duration::from_secs(299));
+    app.generate().await;
+    assert_eq!(app.sim.visits("keyless").requests, 1);
+    app.clock.advance(Duration::from_secs(2));
+    app.set("keyless", "ok");
+    app.generate().await;
+    assert_eq!(app.sim.visits("keyless").requests, 2);
+    assert_eq!(app.sim.last_key("keyless"), None, "no credential is sent");
+}
+
+#[tokio::test]
+async fn b18_the_healthy_third_is_asked_before_the_caps_are_used_up() {
+    let app = TestApp::start().await;
+    app.set("a", "500");
+    app.set("b", "503");
+    assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from c.");
+    assert_eq!(app.asked(), [1, 1, 1]);
 }

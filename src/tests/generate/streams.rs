@@ -292,6 +292,33 @@ async fn s13_a_stream_of_ten_minutes_is_never_cut_by_an_attempt_limit() {
 }
 
 #[tokio::test]
+async fn s13_a_caller_that_reads_nothing_for_a_minute_has_left() {
+    let app = TestApp::start().await;
+    app.set("a", "bulk-400");
+    let mut socket = TcpStream::connect(app.addr).await.expect("a connection");
+    let body = streaming().to_string();
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+        app.seeded.token,
+        body.len()
+    );
+    socket.write_all(request.as_bytes()).await.expect("it is sent");
+    let mut some = [0; 1_024];
+    socket.read_exact(&mut some).await.expect("it begins");
+    // From here on nobody reads. Once every buffer in between is full, a minute is too long.
+    eventually("the end of the stream", || {
+        app.clock.advance(Duration::from_secs(31));
+        app.sim.visits("a").open == 0
+    })
+    .await;
+    eventually("the permits", || app.permits_are_free()).await;
+    eventually("its record", || app.ledger.reading().unfinished == 0).await;
+    let (task, _) = app.last_task().await;
+    assert_eq!((task.status.as_str(), task.hold_state.as_str()), ("cancelled", "settled"));
+    app.money_adds_up().await;
+}
+
+#[tokio::test]
 async fn s12_a_slow_caller_slows_the_upstream_and_reads_everything() {
     let app = TestApp::start().await;
     app.set("a", "bulk-400");
