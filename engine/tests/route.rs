@@ -129,6 +129,24 @@ async fn b18_the_healthy_third_is_asked_before_the_caps_are_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn however_many_retries_are_allowed_each_untried_member_keeps_a_request() {
+    let bench = Bench::with(
+        [member("a"), member("b").priority(1), member("c").priority(2)],
+        PoolPolicy { switch_first: false, ..PoolPolicy::default() },
+        1,
+    );
+    bench.set_routing(|routing| {
+        let mut text = routing.retry(forebay_engine::Capability::Text).clone();
+        text.retries = 4;
+        routing.set_retry(forebay_engine::Capability::Text, text);
+    });
+    bench.script.set("a", [fail(Class::Upstream)]);
+    bench.script.set("b", [fail(Class::Upstream)]);
+    assert_eq!(bench.run().await.0, served("c"));
+    assert_eq!(bench.script.calls(), ["a", "a", "a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_switch_first_the_same_model_is_retried_before_another() {
     let bench = Bench::with(
         [member("a"), member("b").priority(1)],
