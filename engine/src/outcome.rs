@@ -17,7 +17,15 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// Output tokens, reasoning included.
     pub output_tokens: u64,
-    /// The upstream reported nothing; the numbers are bytes ÷ 4.
+    /// Images made.
+    pub images: u64,
+    /// Audio heard or made, in milliseconds.
+    pub audio_millis: u64,
+    /// Characters spoken.
+    pub characters: u64,
+    /// Rerank units, as the provider counts them.
+    pub rerank_units: u64,
+    /// The upstream reported nothing; the tokens are bytes ÷ 4.
     pub estimated: bool,
 }
 
@@ -34,6 +42,10 @@ impl Usage {
             cached_input_tokens: 0,
             cache_write_tokens: 0,
             output_tokens: output_bytes.div_ceil(4),
+            images: 0,
+            audio_millis: 0,
+            characters: 0,
+            rerank_units: 0,
             estimated: true,
         }
     }
@@ -141,6 +153,9 @@ pub struct Failure {
     pub message: String,
     /// For the caller, with a class that blames the caller: the parameter at fault.
     pub param: Option<String>,
+    /// With [`Class::Request`]: it is only too long for this model, and one with a larger context may
+    /// take it.
+    pub exceeds_context: bool,
     /// When the upstream said to come back.
     pub retry_after: Option<Duration>,
     /// What the upstream billed all the same.
@@ -155,6 +170,7 @@ impl Failure {
             http_status: None,
             message: message.into(),
             param: None,
+            exceeds_context: false,
             retry_after: None,
             billed: None,
         }
