@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod gateway;
 pub mod ledger;
 mod listen;
+pub mod results;
 pub mod simulator;
 pub mod store;
 pub mod telemetry;
@@ -38,6 +39,7 @@ use crate::catalog::{Catalog, CatalogError, UrlGuard};
 use crate::config::Settings;
 use crate::gateway::{Gateway, Work};
 use crate::ledger::Ledger;
+use crate::results::Results;
 use crate::store::events::BreakerEvents;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{Metrics, Telemetry};
@@ -132,7 +134,7 @@ impl Server {
         let state: Arc<dyn State> = Arc::new(LocalState::new());
         let clock = outside.clock.clone();
         let catalog =
-            Catalog::open(store.clone(), keys, state.clone(), clock.clone(), Some(url_guard())).await?;
+            Catalog::open(store.clone(), keys.clone(), state.clone(), clock.clone(), Some(url_guard())).await?;
 
         let listen = |source| StartError::Listen { addr: settings.addr, source };
         let listener = TcpListener::bind(settings.addr).await.map_err(listen)?;
@@ -156,12 +158,14 @@ impl Server {
         let draining = Arc::new(AtomicBool::new(false));
         let work = Arc::new(Work::default());
         let upstream = Arc::new(HttpUpstream::new(catalog.clone()));
+        let results = Results::new(settings.data_dir.join("results"), keys, &public_url, clock.clone());
         let gateway = Gateway::new(
             engine,
             upstream,
             ledger.clone(),
             catalog.clone(),
             metrics.clone(),
+            results.clone(),
             draining.clone(),
             work.clone(),
         );
@@ -185,6 +189,7 @@ impl Server {
         let token = settings.metrics_token.as_ref().map(ExposeSecret::expose_secret);
         let router = gateway
             .routes()
+            .merge(results.routes())
             .merge(operators)
             .merge(telemetry::metrics_routes(metrics.clone(), catalog.clone(), ledger.clone(), clock, token))
             .fallback(gateway::unknown)

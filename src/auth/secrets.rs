@@ -68,7 +68,7 @@ pub struct Place<'a> {
     /// The row's id.
     pub row: &'a str,
     /// The column.
-    pub column: &'static str,
+    pub column: &'a str,
 }
 
 impl Place<'_> {

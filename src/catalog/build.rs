@@ -175,6 +175,7 @@ fn model(
         price: pool_row.map_or_else(|| Ok(own.clone()), |pool| prices(pool, "pool", "price"))?,
         prices: own,
         max_output: feature(row, "max_output").as_u64(),
+        voices: serde_json::from_value(feature(row, "voices")).unwrap_or_default(),
         fallback_on_failure: routing["fallback_on_failure"] == true,
         fallback_candidate: routing["fallback_candidate"] == true,
     })
@@ -284,6 +285,7 @@ fn pool_config(
         min_content_chars: usize::try_from(row.whole("min_content_chars").unwrap_or(1)).unwrap_or_default(),
         fallback_template: row.optional_text("fallback_template").map(str::to_owned),
         store_content: row.flag("store_content"),
+        rehost_results: row.flag("rehost_results"),
         deep_thinking_model: row.optional_text("deep_thinking_model").map(str::to_owned),
         region: row.optional_text("region").map(str::to_owned),
         max_output: outputs.and_then(|outputs| outputs.into_iter().max()),

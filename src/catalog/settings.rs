@@ -25,6 +25,8 @@ pub struct Settings {
     pub drain: Duration,
     /// How long the server says that it is not ready before it stops taking requests.
     pub drain_delay: Duration,
+    /// Waits before a result that was made is fetched again.
+    pub postprocess_waits: Vec<Duration>,
     /// What an old caller's `task_type` means: capability and operation.
     pub task_types: BTreeMap<String, Value>,
 }
@@ -39,6 +41,7 @@ impl Default for Settings {
             body_limit: 25 * 1_024 * 1_024,
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
+            postprocess_waits: [2, 5, 15, 60, 300].map(Duration::from_secs).into(),
             task_types: BTreeMap::new(),
         }
     }
@@ -77,10 +80,7 @@ impl Settings {
                 let mut policy = routing.retry(capability).clone();
                 match *field {
                     "retries" => policy.retries = small,
-                    "waits_ms" => {
-                        let waits = value.as_array().into_iter().flatten();
-                        policy.waits = waits.filter_map(Value::as_u64).map(Duration::from_millis).collect();
-                    }
+                    "waits_ms" => policy.waits = waits(value),
                     "attempt_ms" => policy.attempt = ms,
                     "stream_attempt_ms" => policy.stream_attempt = ms,
                     "total_ms" => policy.total = ms,
@@ -105,6 +105,7 @@ impl Settings {
             ["body_limit"] => self.body_limit = number as usize,
             ["drain_seconds"] => self.drain = seconds,
             ["drain_delay_seconds"] => self.drain_delay = seconds,
+            ["postprocess", "waits_ms"] => self.postprocess_waits = waits(value),
             ["task_types", name] => drop(self.task_types.insert((*name).to_owned(), value.clone())),
             _ => {}
         }
@@ -146,9 +147,14 @@ impl Settings {
             "body_limit": self.body_limit,
             "drain_seconds": self.drain.as_secs(),
             "drain_delay_seconds": self.drain_delay.as_secs(),
+            "postprocess": {"waits_ms": self.postprocess_waits.iter().copied().map(millis).collect::<Vec<_>>()},
             "task_types": self.task_types,
         })
     }
+}
+
+fn waits(value: &Value) -> Vec<Duration> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_u64).map(Duration::from_millis).collect()
 }
 
 fn millis(span: Duration) -> u64 {

@@ -75,6 +75,8 @@ pub struct PoolConfig {
     pub fallback_template: Option<String>,
     /// Keep the text of requests and answers, sealed.
     pub store_content: bool,
+    /// Images that an upstream hands out as an address are fetched and kept.
+    pub rehost_results: bool,
     /// The model that `thinking: true` goes to first.
     pub deep_thinking_model: Option<String>,
     /// Preferred where neither request nor caller names a region.
@@ -112,6 +114,8 @@ pub struct ModelTarget {
     pub price: Prices,
     /// The most tokens it puts out.
     pub max_output: Option<u64>,
+    /// What it calls the voices that callers ask for.
+    pub voices: HashMap<String, String>,
     /// Model mode: another model may be tried after a failure.
     pub fallback_on_failure: bool,
     /// Model mode: may serve for another model.

@@ -102,6 +102,17 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", message)
     }
 
+    /// The caller left.
+    pub(crate) fn cancelled() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, CANCELLED, "the caller left")
+    }
+
+    /// What was made could not be fetched or written down.
+    pub(crate) fn result_lost() -> Self {
+        let message = "the result was made but could not be kept; nothing is charged";
+        Self::new(StatusCode::BAD_GATEWAY, "upstream_failed", message)
+    }
+
     /// A stream that died after its first content.
     pub(crate) fn stream_died() -> Self {
         let message = "the answer broke off; what came before this is all there is, and nothing is charged";
@@ -152,7 +163,7 @@ impl ApiError {
                 let message = "the deadline passed before the request could be sent; nothing is charged";
                 Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", message)
             }
-            Stop::Cancelled => Self::new(StatusCode::BAD_REQUEST, CANCELLED, "the caller left"),
+            Stop::Cancelled => Self::cancelled(),
             Stop::Refused(Refused::InsufficientCredits) => {
                 let message = "the caller's credits do not cover this request's worst case; \
                                lower max_tokens or ask the operators for credits";

@@ -1,13 +1,12 @@
-//! POST /api/generate and POST /v1/chat/completions.
+//! POST /api/generate, and every endpoint of /v1 that generates.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
-use serde_json::{Map, Value};
+use axum::routing::{MethodRouter, post};
 
 use super::error::{ApiError, DUPLICATE_KEY, Dialect};
 use super::keys::{Entry, KeyGuard};
@@ -15,41 +14,74 @@ use super::request::{self, Asked};
 use super::run::Begin;
 use super::{CallerSlot, Gateway, stream};
 use crate::catalog::{Caller, Snapshot};
-use crate::exchange::ChatUpstream;
+use crate::exchange::{ModelUpstream, Operation};
 
-/// A request's body must have arrived within this.
-const BODY_TIME: Duration = Duration::from_secs(60);
+/// Where requests come in, and what each of them asks for.
+const ENDPOINTS: [(&str, Operation); 10] = [
+    ("/v1/chat/completions", Operation::Chat),
+    ("/v1/completions", Operation::Completion),
+    ("/v1/responses", Operation::Responses),
+    ("/v1/embeddings", Operation::Embedding),
+    ("/v1/images/generations", Operation::Image),
+    ("/v1/images/edits", Operation::ImageEdit),
+    ("/v1/audio/speech", Operation::Speech),
+    ("/v1/audio/transcriptions", Operation::Transcription),
+    ("/v1/moderations", Operation::Moderation),
+    ("/v1/rerank", Operation::Rerank),
+];
 
-/// Reads a body of one of the endpoints.
-type Read = fn(Map<String, Value>, &HeaderMap, &Snapshot, &Caller) -> Result<Asked, ApiError>;
-
-/// POST /api/generate.
-pub(super) async fn generate<U: ChatUpstream>(
-    State(gateway): State<Gateway<U>>,
-    request: Request,
-) -> Response {
-    let served = gateway.serve(request, request::read_generate).await;
-    served.unwrap_or_else(|error| error.response(Dialect::Forebay))
+/// An endpoint that generates.
+#[derive(Clone, Copy)]
+enum Endpoint {
+    Generate,
+    OpenAi(&'static str, Operation),
 }
 
-/// POST /v1/chat/completions.
-pub(super) async fn chat_completions<U: ChatUpstream>(
-    State(gateway): State<Gateway<U>>,
-    request: Request,
-) -> Response {
-    let served = gateway.serve(request, request::read_chat).await;
-    served.unwrap_or_else(|error| error.response(Dialect::OpenAi))
+impl Endpoint {
+    const fn dialect(self) -> Dialect {
+        match self {
+            Self::Generate => Dialect::Forebay,
+            Self::OpenAi(..) => Dialect::OpenAi,
+        }
+    }
+
+    async fn read(
+        self,
+        headers: &HeaderMap,
+        body: Body,
+        snapshot: &Snapshot,
+        caller: &Caller,
+    ) -> Result<Asked, ApiError> {
+        let body = request::read_body(headers, body, snapshot.settings.body_limit).await?;
+        match self {
+            Self::Generate => request::read_generate(body, headers, snapshot, caller),
+            Self::OpenAi(path, operation) => {
+                request::read_openai(path, operation, body, headers, snapshot, caller)
+            }
+        }
+    }
 }
 
-impl<U: ChatUpstream> Gateway<U> {
-    async fn serve(&self, request: Request, read: Read) -> Result<Response, ApiError> {
+/// The routes of all of them.
+pub(super) fn routes<U: ModelUpstream>() -> impl Iterator<Item = (&'static str, MethodRouter<Gateway<U>>)> {
+    let openai = ENDPOINTS.into_iter().map(|(path, operation)| (path, Endpoint::OpenAi(path, operation)));
+    std::iter::once(("/api/generate", Endpoint::Generate)).chain(openai).map(|(path, endpoint)| {
+        let handler = move |State(gateway): State<Gateway<U>>, request: Request| async move {
+            let served = gateway.serve(request, endpoint).await;
+            served.unwrap_or_else(|error| error.response(endpoint.dialect()))
+        };
+        (path, post(handler))
+    })
+}
+
+impl<U: ModelUpstream> Gateway<U> {
+    async fn serve(&self, request: Request, endpoint: Endpoint) -> Result<Response, ApiError> {
         if self.is_draining() {
             return Err(ApiError::shutting_down());
         }
         let (head, body) = request.into_parts();
         let (caller, snapshot) = self.caller(&head.headers)?;
-        let body = read_body(body, snapshot.settings.body_limit).await?;
-        let asked = read(body, &head.headers, &snapshot, &caller)?;
+        let asked = endpoint.read(&head.headers, body, &snapshot, &caller).await?;
         drop(snapshot);
         let Some((key, hash)) = asked.idempotency.clone() else {
             return self.serve_once(caller, asked, None).await.map_err(|error| (*error).clone());
@@ -60,7 +92,7 @@ impl<U: ChatUpstream> Gateway<U> {
                 Entry::Finished(Ok(answer)) if asked.stream => {
                     return Ok(stream::replay(&answer, asked.dialect, asked.include_usage));
                 }
-                Entry::Finished(Ok(answer)) => return Ok(answer.response(asked.dialect)),
+                Entry::Finished(Ok(answer)) => return Ok(answer.response(asked.shape(), &self.results).await),
                 Entry::Finished(Err(error)) => return Err((*error).clone()),
             };
             match self.serve_once(caller.clone(), asked.clone(), Some(guard)).await {
@@ -79,34 +111,13 @@ impl<U: ChatUpstream> Gateway<U> {
         key: Option<KeyGuard>,
     ) -> Result<Response, Arc<ApiError>> {
         let slot = CallerSlot::take(&caller)?;
-        let (dialect, stream) = (asked.dialect, asked.stream);
-        let begin = Begin { caller, slot, key, asked };
-        if stream {
-            self.streamed(begin).await.map(stream::StreamStart::response)
-        } else {
-            self.whole(begin).await.map(|answer| answer.response(dialect))
+        let file = asked.operation.answers_a_file() && asked.dialect == Dialect::OpenAi;
+        if asked.stream || file {
+            let begin = Begin { caller, slot, key, asked };
+            return self.streamed(begin).await.map(stream::StreamStart::response);
         }
-    }
-}
-
-async fn read_body(body: Body, limit: usize) -> Result<Map<String, Value>, ApiError> {
-    // What is announced as too large need not be sent.
-    if http_body::Body::size_hint(&body).lower() > limit as u64 {
-        return Err(ApiError::too_large(limit));
-    }
-    let read = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, limit)).await;
-    let read = read.map_err(|_| {
-        let message = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
-        ApiError::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", message)
-    })?;
-    let bytes = read.map_err(|error| {
-        let too_large = std::error::Error::source(&error)
-            .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-        if too_large { ApiError::too_large(limit) } else { ApiError::invalid("body", "ended too soon") }
-    })?;
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(body)) => Ok(body),
-        Ok(_) => Err(ApiError::invalid("body", "must be a JSON object")),
-        Err(error) => Err(ApiError::invalid("body", &format!("is not JSON: {error}"))),
+        let shape = asked.shape();
+        let answer = self.whole(Begin { caller, slot, key, asked }).await?;
+        Ok(answer.response(shape, &self.results).await)
     }
 }

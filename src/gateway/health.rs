@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::Gateway;
-use crate::exchange::ChatUpstream;
+use crate::exchange::ModelUpstream;
 
 /// The process is alive.
 pub(super) async fn alive() -> Response {
@@ -15,7 +15,7 @@ pub(super) async fn alive() -> Response {
 }
 
 /// The store is reachable, the configuration is loaded, and new work is taken.
-pub(super) async fn ready<U: ChatUpstream>(State(gateway): State<Gateway<U>>) -> Response {
+pub(super) async fn ready<U: ModelUpstream>(State(gateway): State<Gateway<U>>) -> Response {
     let store = gateway.ledger.is_reachable().await;
     let draining = gateway.is_draining();
     let status = if store && !draining { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

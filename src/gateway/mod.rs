@@ -8,7 +8,9 @@ mod journal;
 mod keys;
 mod models;
 mod request;
+mod results;
 mod run;
+mod speech;
 mod stream;
 mod tasks;
 
@@ -20,15 +22,16 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use forebay_engine::Engine;
 use tokio::sync::Notify;
 
 use self::error::{ApiError, Dialect};
 use self::keys::Keys;
 use crate::catalog::{Caller, Catalog, Snapshot};
-use crate::exchange::ChatUpstream;
+use crate::exchange::ModelUpstream;
 use crate::ledger::Ledger;
+use crate::results::Results;
 use crate::telemetry::Metrics;
 
 /// What the public surface stands on; clones share it.
@@ -38,6 +41,7 @@ pub struct Gateway<U> {
     ledger: Ledger,
     catalog: Arc<Catalog>,
     metrics: Arc<Metrics>,
+    results: Results,
     keys: Arc<Keys>,
     draining: Arc<AtomicBool>,
     work: Arc<Work>,
@@ -51,6 +55,7 @@ impl<U> Clone for Gateway<U> {
             ledger: self.ledger.clone(),
             catalog: self.catalog.clone(),
             metrics: self.metrics.clone(),
+            results: self.results.clone(),
             keys: self.keys.clone(),
             draining: self.draining.clone(),
             work: self.work.clone(),
@@ -64,25 +69,26 @@ impl<U> std::fmt::Debug for Gateway<U> {
     }
 }
 
-impl<U: ChatUpstream> Gateway<U> {
+impl<U: ModelUpstream> Gateway<U> {
     /// Over these parts. While `draining` is set, /readyz says 503 and new work is refused.
+    #[expect(clippy::too_many_arguments, reason = "its parts, each of another type, wired in one place")]
     pub fn new(
         engine: Engine,
         upstream: Arc<U>,
         ledger: Ledger,
         catalog: Arc<Catalog>,
         metrics: Arc<Metrics>,
+        results: Results,
         draining: Arc<AtomicBool>,
         work: Arc<Work>,
     ) -> Self {
-        Self { engine, upstream, ledger, catalog, metrics, keys: Arc::default(), draining, work }
+        Self { engine, upstream, ledger, catalog, metrics, results, keys: Arc::default(), draining, work }
     }
 
     /// Its routes.
     pub fn routes(self) -> Router {
-        Router::new()
-            .route("/api/generate", post(generate::generate::<U>))
-            .route("/v1/chat/completions", post(generate::chat_completions::<U>))
+        generate::routes::<U>()
+            .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
             .route("/v1/models", get(models::list::<U>))
             .route("/api/tasks", get(tasks::list::<U>))
             .route("/api/tasks/{id}", get(tasks::show::<U>))

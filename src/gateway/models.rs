@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use super::error::Dialect;
-use crate::exchange::ChatUpstream;
+use crate::exchange::ModelUpstream;
 
 /// The pools that the caller may use, by the name that it would ask for.
-pub(super) async fn list<U: ChatUpstream>(State(gateway): State<Gateway<U>>, headers: HeaderMap) -> Response {
+pub(super) async fn list<U: ModelUpstream>(State(gateway): State<Gateway<U>>, headers: HeaderMap) -> Response {
     let (caller, snapshot) = match gateway.caller(&headers) {
         Ok(found) => found,
         Err(error) => return error.response(Dialect::OpenAi),

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use forebay_engine::Engine;
 use forebay_engine::attempt::AttemptEnded;
 use forebay_engine::live::LiveStream;
 use forebay_engine::task::{Job, Served, Stop, Unserved};
-use serde_json::{Map, Value};
+use forebay_engine::{Class, Engine, Usage};
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, Finished};
+use super::answer::{Answer, FALLBACK_TEMPLATE, Finished};
 use super::error::{ApiError, CANCELLED, DUPLICATE_KEY};
 use super::journal::TaskJournal;
 use super::keys::KeyGuard;
@@ -21,7 +21,7 @@ use super::request::Asked;
 use super::stream::{self, StreamStart};
 use super::{CallerSlot, Gateway, Work, WorkGuard};
 use crate::catalog::Caller;
-use crate::exchange::{Ask, ChatUpstream};
+use crate::exchange::{AnswerStream, Ask, ModelUpstream, Operation};
 use crate::ledger::{Micros, Refused, TaskBegin, TaskEnd, TaskStatus};
 
 /// A task under way: what everything about it needs.
@@ -31,8 +31,8 @@ pub(super) struct Running<U> {
     pub(super) task_id: Arc<str>,
     pub(super) journal: TaskJournal,
     pub(super) hold: Micros,
-    /// Bytes of the request, for an estimate of its tokens.
-    pub(super) input_bytes: u64,
+    /// What it consumes at most.
+    pub(super) worst: Usage,
     /// Milliseconds UTC.
     pub(super) created_at: i64,
     /// Tells those who sent the same key how it ended.
@@ -50,7 +50,7 @@ pub(super) struct Begin {
     pub(super) asked: Asked,
 }
 
-impl<U: ChatUpstream> Gateway<U> {
+impl<U: ModelUpstream> Gateway<U> {
     /// Serves a whole answer. Dropping the future cancels the task, unless it has a key.
     pub(super) async fn whole(&self, begin: Begin) -> Finished {
         let (running, job) = self.begin(begin);
@@ -65,7 +65,7 @@ impl<U: ChatUpstream> Gateway<U> {
                     std::future::pending::<()>().await;
                 }
             };
-            running.whole(&job, cancel).await
+            running.whole(job, cancel).await
         });
         let finished = run.await.unwrap_or_else(|_| Err(Arc::new(ApiError::internal().of_task(&task_id))));
         drop(left);
@@ -91,9 +91,17 @@ impl<U: ChatUpstream> Gateway<U> {
     fn begin(&self, begin: Begin) -> (Running<U>, Job<Ask>) {
         let Begin { caller, slot, key, asked } = begin;
         let task_id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
-        let ask = Ask::new(&asked.input, asked.min_content_chars);
-        let input_bytes = ask.fields.len() as u64;
-        let hold = asked.prices.hold(input_bytes, asked.answers, asked.max_tokens);
+        let ask = Ask::new(asked.operation, asked.input.clone());
+        // A byte is a token at most.
+        let worst = Usage { input_tokens: ask.fields.len() as u64, ..asked.worst };
+        let ask = Ask {
+            files: asked.files.clone(),
+            thinking: asked.thinking,
+            min_content_chars: asked.min_content_chars,
+            worst,
+            ..ask
+        };
+        let hold = asked.prices.hold(&worst);
         let created_at = self.engine.clock().now().as_millis() as i64;
         let begin = TaskBegin {
             id: task_id.to_string(),
@@ -103,8 +111,8 @@ impl<U: ChatUpstream> Gateway<U> {
             asked: asked.asked.clone(),
             alias: asked.alias.clone(),
             pool: asked.pool().map(ToString::to_string),
-            capability: asked.capability,
-            operation: asked.operation.clone(),
+            capability: asked.capability(),
+            operation: asked.operation.as_str(),
             stream: asked.stream,
             request_summary: asked.summary(),
             metadata: asked.metadata.clone(),
@@ -115,8 +123,8 @@ impl<U: ChatUpstream> Gateway<U> {
         let job = Job {
             task: task_id.clone(),
             route: asked.route.clone(),
-            stream: asked.stream,
-            needs: asked.needs,
+            stream: asked.stream || asked.operation.answers_a_file(),
+            needs: asked.needs.clone(),
             deadline: asked.deadline,
             request: ask,
         };
@@ -127,7 +135,7 @@ impl<U: ChatUpstream> Gateway<U> {
             task_id,
             journal,
             hold,
-            input_bytes,
+            worst,
             created_at,
             key,
             _slot: slot,
@@ -137,7 +145,7 @@ impl<U: ChatUpstream> Gateway<U> {
     }
 }
 
-impl<U: ChatUpstream> Running<U> {
+impl<U: ModelUpstream> Running<U> {
     fn engine(&self) -> &Engine {
         &self.gateway.engine
     }
@@ -146,33 +154,51 @@ impl<U: ChatUpstream> Running<U> {
         self.engine().clock().now().as_millis() as i64
     }
 
-    async fn whole(self, job: &Job<Ask>, cancel: impl Future<Output = ()>) -> Finished {
+    async fn whole(self, job: Job<Ask>, cancel: impl Future<Output = ()>) -> Finished {
         let upstream: &U = &self.gateway.upstream;
-        match self.engine().run(upstream, &self.journal, job, cancel).await {
-            Ok(Served::Whole { answer, attempt }) => Ok(self.succeeded(answer, attempt).await),
-            // A whole answer was asked for, and a stream is none.
-            Ok(Served::Stream(live)) => {
-                drop(live);
-                Err(Arc::new(ApiError::internal().of_task(&self.task_id)))
-            }
-            Err(unserved) => Err(Arc::new(self.unserved(unserved).await)),
+        tokio::pin!(cancel);
+        match self.engine().run(upstream, &self.journal, &job, &mut cancel).await {
+            Ok(Served::Whole { answer, attempt }) => self.succeeded(answer, attempt).await,
+            Ok(Served::Stream(live)) => self.speech(*live, None, cancel).await,
+            Err(unserved) => self.unserved(unserved).await,
         }
     }
 
     async fn streamed(self, job: Job<Ask>, started: oneshot::Sender<Result<StreamStart, Arc<ApiError>>>) {
         let mut started = started;
+        let keep_on = self.asked.operation.answers_a_file() && self.asked.idempotency.is_some();
         let served = {
             let upstream: &U = &self.gateway.upstream;
-            self.engine().run(upstream, &self.journal, &job, started.closed()).await
+            let left = async {
+                started.closed().await;
+                if keep_on {
+                    std::future::pending::<()>().await;
+                }
+            };
+            self.engine().run(upstream, &self.journal, &job, left).await
         };
         match served {
+            Ok(Served::Stream(live)) if self.asked.operation.answers_a_file() => {
+                let content_type = self.content_type(live.source().content_type());
+                let (to_caller, start) = stream::file_channel(&self.task_id, &content_type);
+                let _ = started.send(Ok(start));
+                let left = {
+                    let to_caller = to_caller.clone();
+                    async move { to_caller.closed().await }
+                };
+                let _ = self.speech(*live, Some(to_caller), left).await;
+            }
             Ok(Served::Stream(live)) => self.pump(*live, started).await,
             Ok(Served::Whole { .. }) => {
                 let _ = started.send(Err(Arc::new(ApiError::internal().of_task(&self.task_id))));
             }
             Err(unserved) => {
-                let error = Arc::new(self.unserved(unserved).await);
-                let _ = started.send(Err(error));
+                let (dialect, include_usage) = (self.asked.dialect, self.asked.include_usage);
+                let start = match self.unserved(unserved).await {
+                    Ok(answer) => Ok(StreamStart::of(&answer, dialect, include_usage)),
+                    Err(error) => Err(error),
+                };
+                let _ = started.send(start);
             }
         }
     }
@@ -188,11 +214,17 @@ impl<U: ChatUpstream> Running<U> {
     }
 
     /// Records a task that was served, and what its caller is told.
-    async fn succeeded(&self, answer: Map<String, Value>, attempt: AttemptEnded) -> Arc<Answer> {
-        let (output, reported_usage) = Answer::split(answer);
+    async fn succeeded(&self, answer: Map<String, Value>, attempt: AttemptEnded) -> Finished {
+        let (mut output, reported_usage) = Answer::split(answer);
+        if let Err(failure) = self.keep_images(&mut output, &attempt).await {
+            let error = ApiError::result_lost().of_task(&self.task_id);
+            tracing::error!(task = %self.task_id, %failure, "a result could not be kept");
+            self.end_badly(TaskStatus::Failed, &error, Some(attempt)).await;
+            return Err(Arc::new(error));
+        }
         let answer = self.answer(output, reported_usage, &attempt);
         self.end_well(&answer, attempt).await;
-        answer
+        Ok(answer)
     }
 
     /// What a served task answers.
@@ -206,13 +238,14 @@ impl<U: ChatUpstream> Running<U> {
         let charged = self.asked.prices.charge(&usage).min(self.hold);
         Arc::new(Answer {
             task_id: self.task_id.clone(),
-            capability: self.asked.capability,
+            operation: self.asked.operation,
             alias: self.asked.alias.clone(),
             created: self.created_at / 1_000,
             output,
             usage,
             reported_usage,
             charged,
+            is_template: false,
         })
     }
 
@@ -272,7 +305,7 @@ impl<U: ChatUpstream> Running<U> {
 
     /// Commits an end, and tells whoever waits for the same key.
     async fn end(&self, end: TaskEnd, finished: Finished) {
-        self.gateway.metrics.task_ended(end.status, self.asked.capability);
+        self.gateway.metrics.task_ended(end.status, self.asked.capability());
         self.gateway.ledger.end(end).await;
         self.publish(finished);
     }
@@ -287,8 +320,11 @@ impl<U: ChatUpstream> Running<U> {
         }
     }
 
-    async fn unserved(&self, unserved: Unserved<Refused>) -> ApiError {
+    async fn unserved(&self, unserved: Unserved<Refused>) -> Finished {
         let Unserved { stop, attempt, begun } = unserved;
+        if let Some(template) = self.template(&stop) {
+            return Ok(self.end_with_template(&template, attempt).await);
+        }
         let error = ApiError::of(&stop).of_task(&self.task_id);
         let status = match stop {
             Stop::OutcomeUnknown => TaskStatus::OutcomeUnknown,
@@ -298,7 +334,7 @@ impl<U: ChatUpstream> Running<U> {
         if begun {
             self.end_badly(status, &error, attempt).await;
         } else {
-            self.gateway.metrics.task_ended(status, self.asked.capability);
+            self.gateway.metrics.task_ended(status, self.asked.capability());
             if let Some(begin) = self.journal.unwritten() {
                 self.gateway.ledger.refuse(begin, status, error.record());
             }
@@ -312,6 +348,45 @@ impl<U: ChatUpstream> Running<U> {
                 why.why.iter().map(|(name, why)| format!("{name}: {}", why.describe(now))).collect();
             tracing::warn!(task = %self.task_id, pool = %self.asked.asked, why = %why.join("; "), "no available model");
         }
-        error
+        Err(Arc::new(error))
+    }
+
+    /// What the pool says in place of an answer, where every answer was a bad one.
+    fn template(&self, stop: &Stop<Refused>) -> Option<String> {
+        let Stop::UpstreamFailed(failure) = stop else { return None };
+        if failure.class != Class::BadAnswer || self.asked.operation != Operation::Chat {
+            return None;
+        }
+        let snapshot = self.gateway.catalog.snapshot();
+        snapshot.configs.get(self.asked.pool()?)?.fallback_template.clone()
+    }
+
+    /// Succeeds with the pool's template: marked, and free of charge.
+    async fn end_with_template(&self, template: &str, attempt: Option<AttemptEnded>) -> Arc<Answer> {
+        let choices = json!([{"index": 0, "message": {"role": "assistant", "content": template}, "finish_reason": "stop"}]);
+        let answer = Arc::new(Answer {
+            task_id: self.task_id.clone(),
+            operation: self.asked.operation,
+            alias: self.asked.alias.clone(),
+            created: self.created_at / 1_000,
+            output: Map::from_iter([("choices".to_owned(), choices)]),
+            usage: Usage::default(),
+            reported_usage: None,
+            charged: Micros::ZERO,
+            is_template: true,
+        });
+        let end = TaskEnd {
+            task_id: self.task_id.to_string(),
+            status: TaskStatus::Succeeded,
+            final_model: Some(FALLBACK_TEMPLATE.into()),
+            attempt: attempt.map(|attempt| self.journal.record(attempt)),
+            charge: Some(Micros::ZERO),
+            output: serde_json::to_string(&answer.output).ok(),
+            usage: Some(answer.usage),
+            error: None,
+            finished_at: self.now_ms(),
+        };
+        self.end(end, Ok(answer.clone())).await;
+        answer
     }
 }

@@ -3,26 +3,26 @@
 //! The pump waits for the caller to read (a slow caller slows the upstream), notices at once when the
 //! caller leaves, and settles the task before the stream's last event.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
 use forebay_engine::live::{LiveStream, StreamEnd};
 use forebay_engine::{Clock, Failure};
 use forebay_wire::accumulate::Accumulator;
 use forebay_wire::chat::disguise;
+use forebay_wire::responses::disguise_response;
 use futures::stream;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::answer::Answer;
+use super::answer::{Answer, id_prefix};
 use super::error::{ApiError, Dialect};
 use super::request::Asked;
 use super::run::Running;
-use crate::exchange::{ChatEvent, ChatEvents, ChatUpstream};
+use crate::exchange::{AnswerStream, ModelUpstream, Operation, StreamEvent};
 use crate::ledger::TaskStatus;
 
 /// Events between the upstream and the caller; beyond them the upstream waits.
@@ -32,43 +32,85 @@ const CALLER_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a committed but silent stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// The answer broke off, and nothing but the connection's end can say so.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the answer broke off")]
+pub(super) struct BrokeOff;
+
+/// What a connection is told: bytes, or that there will be no end.
+pub(super) type ToCaller = mpsc::Sender<Result<Bytes, BrokeOff>>;
+
 /// A stream that has begun: what the connection reads.
 #[derive(Debug)]
 pub(super) struct StreamStart {
-    task_id: Arc<str>,
-    events: mpsc::Receiver<Bytes>,
+    /// What every answer of the task carries.
+    headers: HeaderMap,
+    from_task: mpsc::Receiver<Result<Bytes, BrokeOff>>,
 }
 
 impl StreamStart {
-    /// The response.
-    pub(super) fn response(self) -> Response<Body> {
-        let body = stream::unfold(self.events, async |mut events| {
-            let event = events.recv().await?;
-            Some((Ok::<_, Infallible>(event), events))
-        });
-        let mut response = Response::new(Body::from_stream(body));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    fn new(task_id: &str, content_type: &str, from_task: mpsc::Receiver<Result<Bytes, BrokeOff>>) -> Self {
+        let mut headers = HeaderMap::new();
+        let kind = HeaderValue::from_str(content_type);
+        headers.insert(header::CONTENT_TYPE, kind.unwrap_or(HeaderValue::from_static("application/octet-stream")));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        if let Ok(id) = HeaderValue::from_str(&self.task_id) {
+        if let Ok(id) = HeaderValue::from_str(task_id) {
             headers.insert("x-request-id", id);
         }
+        Self { headers, from_task }
+    }
+
+    /// A whole answer as a stream.
+    pub(super) fn of(answer: &Answer, dialect: Dialect, include_usage: bool) -> Self {
+        let (to_caller, from_task) = mpsc::channel(1);
+        // There is room for one.
+        let _ = to_caller.try_send(Ok(replayed(answer, dialect, include_usage).into()));
+        let mut start = Self::new(&answer.task_id, EVENTS, from_task);
+        answer.mark(&mut start.headers);
+        start
+    }
+
+    /// The response.
+    pub(super) fn response(self) -> Response<Body> {
+        let body = stream::unfold(self.from_task, async |mut from_task| {
+            let event = from_task.recv().await?;
+            Some((event, from_task))
+        });
+        let mut response = Response::new(Body::from_stream(body));
+        *response.headers_mut() = self.headers;
         response
     }
 }
 
+/// What a stream of events is.
+const EVENTS: &str = "text/event-stream";
+
+/// The two ends of a file that is passed on.
+pub(super) fn file_channel(task_id: &str, content_type: &str) -> (ToCaller, StreamStart) {
+    let (to_caller, from_task) = mpsc::channel(IN_BETWEEN);
+    (to_caller, StreamStart::new(task_id, content_type, from_task))
+}
+
 /// The two ends of a stream.
 pub(super) fn channel(task_id: &Arc<str>, clock: &Arc<dyn Clock>) -> (Pump, StreamStart) {
-    let (to_caller, events) = mpsc::channel(IN_BETWEEN);
-    let pump = Pump { to_caller, whole: Accumulator::new(), told_usage: false, clock: clock.clone() };
-    (pump, StreamStart { task_id: task_id.clone(), events })
+    let (to_caller, from_task) = mpsc::channel(IN_BETWEEN);
+    let pump = Pump {
+        to_caller,
+        whole: Accumulator::new(),
+        response: None,
+        told_usage: false,
+        clock: clock.clone(),
+    };
+    (pump, StreamStart::new(task_id, EVENTS, from_task))
 }
 
 /// Moves events from the upstream to the caller.
 pub(super) struct Pump {
-    to_caller: mpsc::Sender<Bytes>,
+    to_caller: ToCaller,
     whole: Accumulator,
+    /// The whole answer, as the last event of the Responses API says it.
+    response: Option<Map<String, Value>>,
     /// The upstream has said what it used.
     told_usage: bool,
     clock: Arc<dyn Clock>,
@@ -79,17 +121,16 @@ struct Left;
 
 impl Pump {
     /// Pumps until the end, and records it.
-    pub(super) async fn run<U: ChatUpstream>(mut self, running: Running<U>, mut live: LiveStream<U::Stream>) {
+    pub(super) async fn run<U: ModelUpstream>(mut self, running: Running<U>, mut live: LiveStream<U::Stream>) {
         let end = match self.pass_on(&running, &mut live).await {
             Ok(Ok(())) => StreamEnd::Complete,
             Ok(Err(failure)) => StreamEnd::Died(failure),
             Err(Left) => StreamEnd::CallerLeft,
         };
-        let usage = live.source().usage(running.input_bytes);
+        let usage = live.source().usage(&running.worst);
         let provider_task_id = live.source().provider_task_id();
         let attempt = live.end(&end, Some(usage), provider_task_id);
-        let mut output = Map::new();
-        output.insert("choices".into(), self.whole.choices());
+        let output = self.output(running.asked.operation);
         match end {
             StreamEnd::Complete => {
                 let answer = running.answer(output, None, &attempt);
@@ -99,7 +140,7 @@ impl Pump {
             StreamEnd::Died(_) => {
                 let error = ApiError::stream_died().of_task(&running.task_id);
                 running.end_badly(TaskStatus::Failed, &error, Some(attempt)).await;
-                let _ = self.send(error_event(&error, running.asked.dialect)).await;
+                let _ = self.send(error_event(&error, &running.asked)).await;
             }
             StreamEnd::CallerLeft => {
                 // What was delivered is paid for.
@@ -109,7 +150,7 @@ impl Pump {
         }
     }
 
-    async fn pass_on<U: ChatUpstream>(
+    async fn pass_on<U: ModelUpstream>(
         &mut self,
         running: &Running<U>,
         live: &mut LiveStream<U::Stream>,
@@ -127,10 +168,10 @@ impl Pump {
     }
 
     /// The next event, with a word to the caller now and then while it is waited for.
-    async fn next<S: ChatEvents>(
+    async fn next<S: AnswerStream>(
         &self,
         live: &mut LiveStream<S>,
-    ) -> Result<Result<Option<ChatEvent>, Failure>, Left> {
+    ) -> Result<Result<Option<StreamEvent>, Failure>, Left> {
         let next = live.next();
         tokio::pin!(next);
         loop {
@@ -140,15 +181,36 @@ impl Pump {
                 () = self.to_caller.closed() => return Err(Left),
                 () = tokio::time::sleep_until(Instant::now() + KEEP_ALIVE) => {
                     // A full channel needs no sign of life.
-                    let _ = self.to_caller.try_send(Bytes::from_static(b": keep-alive\n\n"));
+                    let _ = self.to_caller.try_send(Ok(Bytes::from_static(b": keep-alive\n\n")));
                 }
             }
         }
     }
 
-    /// Makes an upstream's chunk ours, or keeps it from a caller who did not ask for it.
-    fn own<U: ChatUpstream>(&mut self, running: &Running<U>, event: ChatEvent) -> Option<Bytes> {
-        let ChatEvent { mut chunk, usage_only } = event;
+    /// What was said so far, whole.
+    fn output(&mut self, operation: Operation) -> Map<String, Value> {
+        match operation {
+            Operation::Responses => Answer::split(self.response.take().unwrap_or_default()).0,
+            _ => Map::from_iter([("choices".to_owned(), self.whole.choices())]),
+        }
+    }
+
+    /// Makes an upstream's event ours, or keeps it from a caller who did not ask for it.
+    fn own<U: ModelUpstream>(&mut self, running: &Running<U>, event: StreamEvent) -> Option<Bytes> {
+        match event {
+            StreamEvent::Chunk { chunk, usage_only } => self.own_chunk(running, chunk, usage_only),
+            StreamEvent::Response(event) => Some(self.own_response(running, event)),
+            // A text has no such pieces.
+            StreamEvent::Bytes(_) => None,
+        }
+    }
+
+    fn own_chunk<U: ModelUpstream>(
+        &mut self,
+        running: &Running<U>,
+        mut chunk: Map<String, Value>,
+        usage_only: bool,
+    ) -> Option<Bytes> {
         self.whole.add(&chunk);
         let asked = &running.asked;
         self.told_usage |= chunk.get("usage").is_some_and(Value::is_object);
@@ -156,8 +218,8 @@ impl Pump {
             return None;
         }
         disguise(&mut chunk, "", "");
-        chunk.insert("id".into(), format!("chatcmpl-{}", running.task_id).into());
-        chunk.insert("object".into(), "chat.completion.chunk".into());
+        chunk.insert("id".into(), stream_id(asked.operation, &running.task_id).into());
+        chunk.insert("object".into(), stream_object(asked.operation).into());
         chunk.insert("created".into(), (running.created_at / 1_000).into());
         chunk.insert("model".into(), asked.alias.clone().into());
         if !asked.include_usage || asked.dialect == Dialect::Forebay {
@@ -170,11 +232,19 @@ impl Pump {
         }))
     }
 
+    fn own_response<U: ModelUpstream>(&mut self, running: &Running<U>, mut event: Map<String, Value>) -> Bytes {
+        disguise_response(&mut event, &stream_id(Operation::Responses, &running.task_id), &running.asked.alias);
+        if let Some(Value::Object(response)) = event.get("response") {
+            self.response = Some(response.clone());
+        }
+        Bytes::from(response_event(&event))
+    }
+
     async fn send(&self, event: Bytes) -> Result<(), Left> {
         let until = self.clock.now() + CALLER_PATIENCE;
         tokio::select! {
             biased;
-            sent = self.to_caller.send(event) => sent.map_err(|_| Left),
+            sent = self.to_caller.send(Ok(event)) => sent.map_err(|_| Left),
             () = self.clock.sleep_until(until) => Err(Left),
         }
     }
@@ -182,6 +252,7 @@ impl Pump {
     async fn say_goodbye(&self, asked: &Asked, answer: &Answer) -> Result<(), Left> {
         match asked.dialect {
             Dialect::Forebay => self.send(Bytes::from(done_event(answer))).await,
+            Dialect::OpenAi if asked.operation == Operation::Responses => Ok(()),
             Dialect::OpenAi => {
                 if asked.include_usage && !self.told_usage {
                     self.send(Bytes::from(format!("data: {}\n\n", usage_chunk(answer)))).await?;
@@ -192,15 +263,34 @@ impl Pump {
     }
 }
 
+/// The id of a streamed answer's events.
+fn stream_id(operation: Operation, task_id: &str) -> String {
+    format!("{}-{task_id}", id_prefix(operation).unwrap_or("task"))
+}
+
+const fn stream_object(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Completion => "text_completion",
+        _ => "chat.completion.chunk",
+    }
+}
+
+/// An event of the Responses API, which also names its type outside.
+fn response_event(event: &Map<String, Value>) -> String {
+    let kind = event.get("type").and_then(Value::as_str).unwrap_or("message");
+    let json = serde_json::to_string(event).unwrap_or_default();
+    format!("event: {kind}\ndata: {json}\n\n")
+}
+
 fn chunk_of(answer: &Answer, choices: &Value) -> Value {
-    json!({"id": format!("chatcmpl-{}", answer.task_id), "object": "chat.completion.chunk",
+    json!({"id": stream_id(answer.operation, &answer.task_id), "object": stream_object(answer.operation),
            "created": answer.created, "model": answer.alias, "choices": choices})
 }
 
 /// The last chunk of a caller who asked for usage.
 fn usage_chunk(answer: &Answer) -> Value {
     let mut chunk = chunk_of(answer, &json!([]));
-    chunk["usage"] = answer.openai_usage();
+    chunk["usage"] = answer.openai_usage().unwrap_or_default();
     chunk
 }
 
@@ -208,16 +298,28 @@ fn done_event(answer: &Answer) -> String {
     format!("event: done\ndata: {}\n\n", Value::Object(answer.summary()))
 }
 
-fn error_event(error: &ApiError, dialect: Dialect) -> Bytes {
-    let body = error.body(dialect);
-    Bytes::from(match dialect {
+fn error_event(error: &ApiError, asked: &Asked) -> Bytes {
+    let body = error.body(asked.dialect);
+    Bytes::from(match asked.dialect {
         Dialect::Forebay => format!("event: error\ndata: {body}\n\n"),
+        Dialect::OpenAi if asked.operation == Operation::Responses => {
+            let event = json!({"type": "error", "code": error.code, "message": error.message, "param": error.param,
+                               "error": body["error"]});
+            format!("event: error\ndata: {event}\n\n")
+        }
         Dialect::OpenAi => format!("data: {body}\n\n"),
     })
 }
 
 /// A finished task once more, as a stream: one delta and the end.
 pub(super) fn replay(answer: &Answer, dialect: Dialect, include_usage: bool) -> Response<Body> {
+    StreamStart::of(answer, dialect, include_usage).response()
+}
+
+fn replayed(answer: &Answer, dialect: Dialect, include_usage: bool) -> String {
+    if answer.operation == Operation::Responses {
+        return replayed_response(answer);
+    }
     let mut choices = answer.output.get("choices").cloned().unwrap_or_default();
     for choice in choices.as_array_mut().into_iter().flatten() {
         if let Some(choice) = choice.as_object_mut()
@@ -230,25 +332,43 @@ pub(super) fn replay(answer: &Answer, dialect: Dialect, include_usage: bool) -> 
             choice.insert("delta".into(), message);
         }
     }
-    let chunk = |choices: &Value| chunk_of(answer, choices);
     let mut events = Vec::new();
     match dialect {
         Dialect::Forebay => {
-            events.push(format!("event: delta\ndata: {}\n\n", chunk(&choices)));
+            events.push(format!("event: delta\ndata: {}\n\n", chunk_of(answer, &choices)));
             events.push(done_event(answer));
         }
         Dialect::OpenAi => {
-            events.push(format!("data: {}\n\n", chunk(&choices)));
+            events.push(format!("data: {}\n\n", chunk_of(answer, &choices)));
             if include_usage {
                 events.push(format!("data: {}\n\n", usage_chunk(answer)));
             }
             events.push("data: [DONE]\n\n".into());
         }
     }
-    let mut response = Response::new(Body::from(events.concat()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    if let Ok(id) = HeaderValue::from_str(&answer.task_id) {
-        response.headers_mut().insert("x-request-id", id);
+    events.concat()
+}
+
+/// The beginning, each text once, and the end.
+fn replayed_response(answer: &Answer) -> String {
+    let mut whole = json!({"id": stream_id(Operation::Responses, &answer.task_id), "object": "response",
+                           "created_at": answer.created, "model": answer.alias});
+    if let Some(whole) = whole.as_object_mut() {
+        whole.extend(answer.output.clone());
+        whole.insert("usage".into(), answer.openai_usage().unwrap_or_default());
     }
-    response
+    let mut events = vec![json!({"type": "response.created", "response": whole})];
+    for (place, item) in whole["output"].as_array().into_iter().flatten().enumerate() {
+        let parts = item["content"].as_array().into_iter().flatten().enumerate();
+        for (part, text) in parts.filter_map(|(part, content)| Some((part, content["text"].as_str()?))) {
+            events.push(json!({"type": "response.output_text.delta", "item_id": item["id"],
+                               "output_index": place, "content_index": part, "delta": text, "logprobs": []}));
+        }
+    }
+    events.push(json!({"type": "response.completed", "response": whole}));
+    let numbered = events.into_iter().enumerate().map(|(number, mut event)| {
+        event["sequence_number"] = json!(number);
+        response_event(event.as_object().unwrap_or(&Map::new()))
+    });
+    numbered.collect()
 }

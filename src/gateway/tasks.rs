@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use super::Gateway;
 use super::answer::{public_usage, recorded_usage};
 use super::error::{ApiError, Dialect};
-use crate::exchange::ChatUpstream;
+use crate::exchange::ModelUpstream;
 use crate::ledger::{Micros, StoreError, TaskFilter, TaskRow};
+use crate::results::Results;
 
 /// Tasks on a page, unless `limit` says otherwise; and the most.
 const PAGE: (u32, u32) = (20, 100);
@@ -19,7 +20,7 @@ const STATUSES: [&str; 7] =
     ["queued", "running", "succeeded", "failed", "outcome_unknown", "dead_lettered", "cancelled"];
 
 /// One task.
-pub(super) async fn show<U: ChatUpstream>(
+pub(super) async fn show<U: ModelUpstream>(
     State(gateway): State<Gateway<U>>,
     Path(id): Path<String>,
     headers: HeaderMap,
@@ -31,7 +32,7 @@ pub(super) async fn show<U: ChatUpstream>(
     };
     match found.await {
         Ok(task) => {
-            let mut response = Json(shown(&task)).into_response();
+            let mut response = Json(shown(&task, &gateway.results)).into_response();
             if let Ok(id) = task.id.parse() {
                 response.headers_mut().insert("x-request-id", id);
             }
@@ -42,7 +43,7 @@ pub(super) async fn show<U: ChatUpstream>(
 }
 
 /// The caller's tasks, newest first.
-pub(super) async fn list<U: ChatUpstream>(
+pub(super) async fn list<U: ModelUpstream>(
     State(gateway): State<Gateway<U>>,
     Query(query): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
@@ -55,7 +56,7 @@ pub(super) async fn list<U: ChatUpstream>(
             StoreError::Cursor => ApiError::invalid("cursor", "must be the next_cursor of a page"),
             _ => ApiError::overloaded(),
         })?;
-        let tasks: Vec<Value> = page.tasks.iter().map(shown).collect();
+        let tasks: Vec<Value> = page.tasks.iter().map(|task| shown(task, &gateway.results)).collect();
         Ok::<_, ApiError>(json!({"tasks": tasks, "next_cursor": page.next_cursor}))
     };
     match found.await {
@@ -92,7 +93,7 @@ fn read_query(query: &BTreeMap<String, String>, caller_id: &str) -> Result<(Task
 }
 
 /// A task as its caller sees it.
-fn shown(task: &TaskRow) -> Value {
+fn shown(task: &TaskRow, results: &Results) -> Value {
     let time = |ms: i64| match ms {
         0 => Value::Null,
         ms => jiff::Timestamp::from_millisecond(ms).map_or(Value::Null, |at| at.to_string().into()),
@@ -107,7 +108,9 @@ fn shown(task: &TaskRow) -> Value {
     shown.insert("created_at".into(), time(task.created_at));
     shown.insert("finished_at".into(), time(task.finished_at));
     shown.insert("progress".into(), json!(if done { 100 } else { 0 }));
-    shown.insert("output".into(), parse(&task.output).unwrap_or_default());
+    let mut output: Value = parse(&task.output).unwrap_or_default();
+    results.show(&mut output);
+    shown.insert("output".into(), output);
     let usage = task.usage.as_ref().map(|usage| public_usage(&recorded_usage(Some(usage))));
     shown.insert("usage".into(), json!(usage));
     shown.insert("credits_charged".into(), json!(task.credits_charged.map(Micros)));

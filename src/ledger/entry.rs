@@ -28,7 +28,7 @@ pub struct TaskBegin {
     /// What is generated.
     pub capability: Capability,
     /// `generate` unless the caller said otherwise.
-    pub operation: String,
+    pub operation: &'static str,
     /// A streamed answer.
     pub stream: bool,
     /// Roles, lengths, parameters as JSON; no content unless the pool stores it.

@@ -126,12 +126,11 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The worst case of a text request, in credits: every byte of the input a token at the dearest
-    /// input price, and `n` answers of `max_tokens` each.
-    pub fn hold(&self, input_bytes: u64, n: u32, max_tokens: u64) -> Micros {
+    /// The worst case, in credits: every token of the input at the dearest input price, and all else
+    /// that may be consumed.
+    pub fn hold(&self, worst: &Usage) -> Micros {
         let input = self.input().max(self.cached_input()).max(self.cache_write());
-        let output = u128::from(n) * u128::from(max_tokens);
-        self.with_request(input * wide(input_bytes) + or_zero(self.output_per_1m) * saturated(output))
+        self.with_request(input * wide(worst.all_input_tokens()) + self.made(worst))
     }
 
     /// What `usage` costs at these prices: credits at a pool's, platform cost at a model's.
@@ -140,8 +139,17 @@ impl Prices {
             self.input() * wide(usage.input_tokens)
                 + self.cached_input() * wide(usage.cached_input_tokens)
                 + self.cache_write() * wide(usage.cache_write_tokens)
-                + or_zero(self.output_per_1m) * wide(usage.output_tokens),
+                + self.made(usage),
         )
+    }
+
+    /// All but the input's tokens, in micro-units × 1,000,000.
+    fn made(&self, usage: &Usage) -> i128 {
+        or_zero(self.output_per_1m) * wide(usage.output_tokens)
+            + or_zero(self.per_image) * wide(usage.images) * 1_000_000
+            + or_zero(self.per_audio_second) * wide(usage.audio_millis) * 1_000
+            + or_zero(self.per_1k_characters) * wide(usage.characters) * 1_000
+            + or_zero(self.per_rerank_unit) * wide(usage.rerank_units) * 1_000_000
     }
 
     /// From the JSON of a table's column.
@@ -177,11 +185,7 @@ fn or_zero(price: Option<Micros>) -> i128 {
 
 /// A count, capped where the product with any price still fits.
 fn wide(count: u64) -> i128 {
-    saturated(u128::from(count))
-}
-
-fn saturated(count: u128) -> i128 {
-    i128::try_from(count.min(1 << 60)).unwrap_or(1 << 60)
+    i128::from(count.min(1 << 40))
 }
 
 #[cfg(test)]
@@ -242,22 +246,36 @@ mod tests {
                 cached_input_per_1m: price(),
                 cache_write_per_1m: price(),
                 output_per_1m: price(),
+                per_image: price(),
+                per_audio_second: price(),
+                per_1k_characters: price(),
+                per_rerank_unit: price(),
                 ..Prices::default()
             };
-            let (bytes, n, max_tokens) = (next(1_000_000), 1 + next(4), 1 + next(100_000));
+            let (bytes, max_tokens, units) = (next(1_000_000), 1 + next(400_000), 1 + next(100));
             let cached = next(bytes + 1);
             let written = next(bytes - cached + 1);
             let usage = Usage {
                 input_tokens: bytes - cached - written,
                 cached_input_tokens: cached,
                 cache_write_tokens: written,
-                output_tokens: next(n * max_tokens + 1),
+                output_tokens: next(max_tokens + 1),
+                images: next(units + 1),
+                audio_millis: next(units + 1),
+                characters: next(units + 1),
+                rerank_units: next(units + 1),
                 estimated: false,
             };
-            assert!(
-                prices.charge(&usage) <= prices.hold(bytes, n as u32, max_tokens),
-                "{prices:?} {usage:?}"
-            );
+            let worst = Usage {
+                input_tokens: bytes,
+                output_tokens: max_tokens,
+                images: units,
+                audio_millis: units,
+                characters: units,
+                rerank_units: units,
+                ..Usage::default()
+            };
+            assert!(prices.charge(&usage) <= prices.hold(&worst), "{prices:?} {usage:?}");
         }
     }
 
@@ -268,6 +286,21 @@ mod tests {
             output_per_1m: Some(Micros(i64::MAX)),
             ..prices()
         };
-        assert_eq!(dear.hold(u64::MAX, u32::MAX, u64::MAX), Micros(i64::MAX));
+        let absurd = Usage { input_tokens: u64::MAX / 2, output_tokens: u64::MAX, ..Usage::default() };
+        assert_eq!(dear.hold(&absurd), Micros(i64::MAX));
+    }
+
+    #[test]
+    fn every_unit_has_its_own_price() {
+        let prices = Prices::parse(
+            r#"{"per_request": "0.01", "per_image": "0.04", "per_audio_second": "0.006",
+                "per_1k_characters": "0.015", "per_rerank_unit": "0.002"}"#,
+        )
+        .expect("these are prices");
+        let of = |usage: Usage| prices.charge(&usage).to_string();
+        assert_eq!(of(Usage { images: 3, ..Usage::default() }), "0.130000");
+        assert_eq!(of(Usage { audio_millis: 2_500, ..Usage::default() }), "0.025000");
+        assert_eq!(of(Usage { characters: 100, ..Usage::default() }), "0.011500");
+        assert_eq!(of(Usage { rerank_units: 2, ..Usage::default() }), "0.014000");
     }
 }

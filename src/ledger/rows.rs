@@ -55,6 +55,15 @@ pub(super) fn usage_json(usage: &Usage) -> String {
         r#"{{"input_tokens":{},"cached_input_tokens":{},"cache_write_tokens":{},"output_tokens":{}"#,
         usage.input_tokens, usage.cached_input_tokens, usage.cache_write_tokens, usage.output_tokens
     );
+    let units = [
+        ("images", usage.images),
+        ("audio_millis", usage.audio_millis),
+        ("characters", usage.characters),
+        ("rerank_units", usage.rerank_units),
+    ];
+    for (name, count) in units.into_iter().filter(|(_, count)| *count > 0) {
+        text.push_str(&format!(r#","{name}":{count}"#));
+    }
     text.push_str(if usage.estimated { r#","estimated":true}"# } else { "}" });
     text
 }
@@ -112,7 +121,7 @@ impl<'a> BeginRow<'a> {
             alias: &task.alias,
             pool: task.pool.as_deref(),
             capability: task.capability.as_str(),
-            operation: &task.operation,
+            operation: task.operation,
             stream: task.stream.into(),
             summary: &task.request_summary,
             metadata: task.metadata.as_deref(),
@@ -158,7 +167,7 @@ impl<'a> RefusedRow<'a> {
             alias: &task.alias,
             pool: task.pool.as_deref(),
             capability: task.capability.as_str(),
-            operation: &task.operation,
+            operation: task.operation,
             status: status.as_str(),
             stream: task.stream.into(),
             summary: &task.request_summary,

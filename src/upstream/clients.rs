@@ -24,26 +24,44 @@ struct Shape {
 #[derive(Debug, Default)]
 pub(super) struct Clients(RwLock<HashMap<String, (Shape, Client)>>);
 
+/// The name of the client that is no provider's; no provider's key is empty.
+const STRANGER: &str = "";
+
 impl Clients {
     /// The client of `provider`, made anew when what it is built from has changed.
     pub(super) fn of(&self, provider: &Provider, settings: &Settings) -> Result<Client, Failure> {
+        self.get(&provider.key, provider.allow_private_network, provider.proxy_url.as_deref(), settings)
+    }
+
+    /// The client for addresses that are no provider's own: it reaches public ones only.
+    pub(super) fn stranger(&self, settings: &Settings) -> Result<Client, Failure> {
+        self.get(STRANGER, false, None, settings)
+    }
+
+    fn get(
+        &self,
+        name: &str,
+        allow_private: bool,
+        proxy: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Client, Failure> {
         let fits = |shape: &Shape| {
-            shape.allow_private == provider.allow_private_network
-                && shape.proxy.as_deref() == provider.proxy_url.as_deref()
+            shape.allow_private == allow_private
+                && shape.proxy.as_deref() == proxy
                 && shape.connect_timeout == settings.connect_timeout
                 && shape.idle_per_host == settings.pool_idle_per_host
         };
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((shape, client)) = known.get(&*provider.key)
+        if let Some((shape, client)) = known.get(name)
             && fits(shape)
         {
             return Ok(client.clone());
         }
         drop(known);
         let shape = Shape {
-            provider: provider.key.to_string(),
-            allow_private: provider.allow_private_network,
-            proxy: provider.proxy_url.as_deref().map(str::to_owned),
+            provider: name.to_owned(),
+            allow_private,
+            proxy: proxy.map(str::to_owned),
             connect_timeout: settings.connect_timeout,
             idle_per_host: settings.pool_idle_per_host,
         };
