@@ -4,6 +4,7 @@
 pub mod accumulate;
 pub mod chat;
 pub mod classify;
+pub mod content;
 pub mod import;
 pub mod retry_after;
 pub mod sse;
