@@ -6,6 +6,7 @@ pub mod chat;
 pub mod classify;
 pub mod content;
 pub mod import;
+pub mod responses;
 pub mod retry_after;
 pub mod sse;
 pub mod usage;
