@@ -1,7 +1,8 @@
 //! What upstreams and files say, parsed: server-sent events, error dialects, Retry-After, usage,
-//! chat completions, the import file. No I/O, and light, so that it fuzzes fast.
+//! the answers of each capability, the import file. No I/O, and light, so that it fuzzes fast.
 
 pub mod accumulate;
+pub mod audio;
 pub mod chat;
 pub mod classify;
 pub mod content;
