@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::usage::read_usage;
 
 /// Fields of an answer that would tell who served it.
-const TELLTALES: [&str; 6] =
+pub(crate) const TELLTALES: [&str; 6] =
     ["system_fingerprint", "provider", "service_tier", "x_groq", "request_id", "provider_specific_fields"];
 
 /// One chunk of a streamed answer, understood.
@@ -95,10 +95,12 @@ impl AnswerContent {
     pub fn read(answer: &Value) -> Self {
         let choices = answer.get("choices").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let messages = || choices.iter().filter_map(|choice| choice.get("message"));
-        let bytes = messages().map(content_bytes).sum();
-        let plain = messages().filter_map(|message| message.get("content")?.as_str());
-        let text_bytes: usize = plain.clone().map(str::len).sum();
-        let text_chars = (text_bytes == bytes).then(|| plain.map(|text| text.chars().count()).sum());
+        // Legacy completions have their text in the choice itself.
+        let legacy = || choices.iter().filter_map(|choice| choice.get("text")?.as_str());
+        let plain = || messages().filter_map(|message| message.get("content")?.as_str()).chain(legacy());
+        let bytes = messages().map(content_bytes).sum::<usize>() + legacy().map(str::len).sum::<usize>();
+        let text_bytes: usize = plain().map(str::len).sum();
+        let text_chars = (text_bytes == bytes).then(|| plain().map(|text| text.chars().count()).sum());
         Self { bytes, text_chars }
     }
 }
@@ -158,6 +160,14 @@ mod tests {
         let content = AnswerContent::read(&answer);
         assert!(content.bytes > 0 && content.text_chars.is_none());
         let empty = AnswerContent::read(&json!({"choices": [{"message": {"content": ""}}]}));
+        assert_eq!(empty, AnswerContent { bytes: 0, text_chars: Some(0) });
+    }
+
+    #[test]
+    fn the_text_of_a_legacy_completion_is_its_content() {
+        let answer = json!({"object": "text_completion", "choices": [{"text": "hé"}, {"text": ""}]});
+        assert_eq!(AnswerContent::read(&answer), AnswerContent { bytes: 3, text_chars: Some(2) });
+        let empty = AnswerContent::read(&json!({"choices": [{"text": ""}]}));
         assert_eq!(empty, AnswerContent { bytes: 0, text_chars: Some(0) });
     }
 

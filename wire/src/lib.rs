@@ -1,10 +1,13 @@
 //! What upstreams and files say, parsed: server-sent events, error dialects, Retry-After, usage,
-//! chat completions, the import file. No I/O, and light, so that it fuzzes fast.
+//! the answers of each capability, the import file. No I/O, and light, so that it fuzzes fast.
 
 pub mod accumulate;
+pub mod audio;
 pub mod chat;
 pub mod classify;
+pub mod content;
 pub mod import;
+pub mod responses;
 pub mod retry_after;
 pub mod sse;
 pub mod usage;

@@ -55,6 +55,9 @@ impl Decoder {
     }
 
     /// Takes the next chunk.
+    ///
+    /// # Errors
+    /// The stream can't be read on: a cap is passed, or a line is no UTF-8.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
@@ -83,6 +86,9 @@ impl Decoder {
 
     /// The stream has ended. An event without its final blank line is taken only if it is `[DONE]`
     /// or whole JSON: anything else was cut short.
+    ///
+    /// # Errors
+    /// [`Broken::CutShort`] then, or what is wrong with the last line.
     pub fn finish(mut self) -> Result<Option<Event>, Broken> {
         if !self.line.is_empty() {
             self.end_line()?;
@@ -90,9 +96,8 @@ impl Decoder {
         if !self.has_data {
             return Ok(None);
         }
-        let whole =
-            self.data == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&self.data).is_ok();
-        if whole { Ok(Some(Event { name: self.name, data: self.data })) } else { Err(Broken::CutShort) }
+        let is_whole = self.data == "[DONE]" || is_whole_json(&self.data);
+        if is_whole { Ok(Some(Event { name: self.name, data: self.data })) } else { Err(Broken::CutShort) }
     }
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -125,7 +130,7 @@ impl Decoder {
     fn take_field(&mut self, field: &str, value: &str) -> Result<(), Broken> {
         match field {
             "data" => {
-                if self.data.len() + value.len() > EVENT_CAP {
+                if self.data.len() + usize::from(self.has_data) + value.len() > EVENT_CAP {
                     return Err(Broken::EventTooLarge);
                 }
                 if self.has_data {
@@ -147,6 +152,12 @@ impl Decoder {
             self.ready.push_back(event);
         }
     }
+}
+
+/// JSON that shows where it ends: a number or a word that was cut short would pass for a whole one.
+fn is_whole_json(data: &str) -> bool {
+    data.trim_start().starts_with(['{', '[', '"'])
+        && serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 #[cfg(test)]
@@ -183,25 +194,131 @@ mod tests {
     }
 
     #[test]
-    fn an_unterminated_last_event_is_taken_only_when_it_is_whole() {
-        assert_eq!(decode(&[b"data: {\"a\":1}\n"]), Ok(data(&["{\"a\":1}"])));
-        assert_eq!(decode(&[b"data: {\"a\":"]), Err(Broken::CutShort));
-        assert_eq!(decode(&[b"data: [DONE]"]), Ok(data(&["[DONE]"])));
-        assert_eq!(decode(&[b": bye"]), Ok(vec![]));
+    fn lines_end_in_lf_crlf_or_cr() {
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = format!("data: a{end}{end}data: b{end}data: c{end}{end}");
+            assert_eq!(decode(&[stream.as_bytes()]), Ok(data(&["a", "b\nc"])), "{end:?}");
+        }
+        assert_eq!(decode(&[b"data: a\r\r\ndata: b\n\r\n"]), Ok(data(&["a", "b"])), "mixed");
     }
 
     #[test]
-    fn caps_hold() {
+    fn a_crlf_split_over_two_chunks_is_one_line_end() {
+        assert_eq!(decode(&[b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n"]), Ok(data(&["a\nb"])));
+        assert_eq!(decode(&[b"data: a\r", b"", b"\n\n"]), Ok(data(&["a"])), "an empty chunk between");
+        assert_eq!(decode(&[b"data: a\r", b"\r"]), Ok(data(&["a"])), "two CR are two ends");
+    }
+
+    #[test]
+    fn a_byte_order_mark_counts_only_at_the_start() {
+        let mark = "\u{feff}".as_bytes();
+        assert_eq!(decode(&[mark, b"data: a\n\n"]), Ok(data(&["a"])));
+        assert_eq!(decode(&[&mark[..1], &mark[1..], b"data: a\n\n"]), Ok(data(&["a"])), "split");
+        assert_eq!(decode(&[b"data: a\n\n", mark, b"data: b\n\n"]), Ok(data(&["a"])), "an unknown field");
+    }
+
+    #[test]
+    fn comments_and_unknown_fields_say_nothing() {
+        let stream = b": keep-alive\n\n:\n\nid: 7\nretry: 10\nfoo: bar\nbaz\n\ndata: a\n: within\nfoo: b\n\n";
+        assert_eq!(decode(&[stream]), Ok(data(&["a"])));
+    }
+
+    #[test]
+    fn data_comes_with_and_without_a_space_and_on_many_lines() {
+        assert_eq!(decode(&[b"data:a\n\ndata: a\n\ndata:  a\n\n"]), Ok(data(&["a", "a", " a"])));
+        assert_eq!(decode(&[b"data: {\ndata: }\n\n"]), Ok(data(&["{\n}"])));
+        assert_eq!(decode(&[b"data\n\ndata:\ndata:\n\n"]), Ok(data(&["", "\n"])));
+    }
+
+    #[test]
+    fn an_event_without_data_is_none_and_its_name_goes_with_it() {
+        let named = Event { name: "b".into(), data: "x".into() };
+        assert_eq!(decode(&[b"event: a\n\ndata: y\n\nevent: a\nevent: b\ndata: x\n\n"]), {
+            let mut expected = data(&["y"]);
+            expected.push(named);
+            Ok(expected)
+        });
+    }
+
+    #[test]
+    fn s7_a_character_split_over_four_chunks_is_whole() {
+        let smile = "😀".as_bytes();
+        let chunks: [&[u8]; 6] = [b"data: ", &smile[..1], &smile[1..2], &smile[2..3], &smile[3..], b"\n\n"];
+        assert_eq!(decode(&chunks), Ok(data(&["😀"])));
+        assert_eq!(decode(&[b"data: \xff\n\n"]), Err(Broken::NotUtf8));
+    }
+
+    #[test]
+    fn an_unterminated_last_event_is_taken_only_when_it_is_whole() {
+        assert_eq!(decode(&[b"data: {\"a\":1}\n"]), Ok(data(&["{\"a\":1}"])));
+        assert_eq!(decode(&[b"data: {\"a\":1}"]), Ok(data(&["{\"a\":1}"])));
+        assert_eq!(decode(&[b"data: {\ndata: }"]), Ok(data(&["{\n}"])));
+        assert_eq!(decode(&[b"data: [DONE]"]), Ok(data(&["[DONE]"])));
+        assert_eq!(decode(&[b": bye"]), Ok(vec![]));
+        for cut in ["{\"a\":", "[DON", "[DONE", "12", "tru", "true", "\"a", ""] {
+            assert_eq!(decode(&[format!("data: {cut}").as_bytes()]), Err(Broken::CutShort), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_may_have_one_mebibyte_and_no_byte_more() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.push(&vec![b'x'; LINE_CAP]), Ok(()));
+        assert_eq!(decoder.push(b"\n"), Ok(()), "the end is no part of it");
+        assert_eq!(decoder.push(&vec![b'x'; LINE_CAP + 1]), Err(Broken::LineTooLong));
+
         let mut decoder = Decoder::new();
         let half = vec![b'x'; LINE_CAP / 2 + 1];
         assert_eq!(decoder.push(&half), Ok(()));
-        assert_eq!(decoder.push(&half), Err(Broken::LineTooLong));
+        assert_eq!(decoder.push(&half), Err(Broken::LineTooLong), "in chunks too");
+    }
+
+    #[test]
+    fn an_event_may_have_four_mebibytes_and_no_more() {
+        let line = [b"data:".as_slice(), &vec![b'x'; LINE_CAP - 10], b"\n"].concat();
+        let mut decoder = Decoder::new();
+        let pushed: Vec<_> = (0..5).map(|_| decoder.push(&line)).collect();
+        assert_eq!(pushed[..4], [Ok(()); 4]);
+        assert_eq!(pushed[4], Err(Broken::EventTooLarge));
 
         let mut decoder = Decoder::new();
-        let line = [b"data:".as_slice(), &vec![b'x'; LINE_CAP - 10], b"\n"].concat();
-        let pushed: Result<Vec<()>, Broken> = (0..6).map(|_| decoder.push(&line)).collect();
-        assert_eq!(pushed, Err(Broken::EventTooLarge));
-        assert_eq!(decode(&[b"data: \xff\n\n"]), Err(Broken::NotUtf8));
+        let ended = [line.as_slice(), b"\n"].concat();
+        for _ in 0..8 {
+            assert_eq!(decoder.push(&ended), Ok(()), "each event has its own cap");
+            assert!(decoder.next_event().is_some());
+        }
+        let empty = b"data\n".repeat(EVENT_CAP + 2);
+        assert_eq!(Decoder::new().push(&empty), Err(Broken::EventTooLarge), "empty lines count too");
+    }
+
+    /// A stream with everything in it.
+    const REAL: &str = "\u{feff}: hi\r\ndata: {\"t\":\"😀é\"}\r\n\r\nevent: x\rdata:a\rdata: b\r\rid: 1\ndata:[DONE]\r\n\r\n";
+
+    #[test]
+    fn every_split_of_a_real_stream_into_three_gives_the_same_events() {
+        let bytes = REAL.as_bytes();
+        let mut expected = data(&["{\"t\":\"😀é\"}"]);
+        expected.push(Event { name: "x".into(), data: "a\nb".into() });
+        expected.extend(data(&["[DONE]"]));
+        let expected = Ok(expected);
+        for first in 0..=bytes.len() {
+            for second in first..=bytes.len() {
+                let chunks = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                assert_eq!(decode(&chunks), expected, "cut at {first} and {second}");
+            }
+        }
+        let single: Vec<_> = bytes.chunks(1).collect();
+        assert_eq!(decode(&single), expected, "byte by byte");
+    }
+
+    #[test]
+    fn no_cut_of_a_real_stream_gives_an_event_that_was_not_sent() {
+        let whole = decode(&[REAL.as_bytes()]).expect("it is well formed");
+        for end in 0..REAL.len() {
+            if let Ok(events) = decode(&[&REAL.as_bytes()[..end]]) {
+                assert_eq!(events, whole[..events.len()], "cut at {end}");
+            }
+        }
     }
 
     proptest! {
@@ -225,16 +342,14 @@ mod tests {
             prop_assert_eq!(decode(&chunks), Ok(data(&expected)));
         }
 
+        /// Any bytes at all, cut anywhere, mean what they mean in one piece.
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode(&[&bytes]);
-        }
-
-        #[test]
-        fn every_single_split_of_a_real_stream(cut in 0_usize..100) {
-            let stream = "\u{feff}: hi\r\ndata: {\"t\":\"😀\"}\r\n\r\ndata:[DONE]\r\n\r\n".as_bytes();
-            let cut = cut.min(stream.len());
-            prop_assert_eq!(decode(&[&stream[..cut], &stream[cut..]]), Ok(data(&["{\"t\":\"😀\"}", "[DONE]"])));
+        fn any_bytes_mean_the_same_in_any_chunks(
+            bytes in proptest::collection::vec(prop_oneof![4 => prop::sample::select(&b"data: \r\n{}"[..]), 1 => any::<u8>()], 0..80),
+            size in 1_usize..9,
+        ) {
+            let chunks: Vec<_> = bytes.chunks(size).collect();
+            prop_assert_eq!(decode(&chunks), decode(&[&bytes]));
         }
     }
 }
