@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::account::AccountId;
 use crate::clock::Moment;
-use crate::member::{AccountId, Member, ModelId};
+use crate::member::{Member, ModelId};
 use crate::outcome::{Class, Failure, Usage};
 use crate::upstream::Sent;
 

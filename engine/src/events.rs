@@ -45,6 +45,8 @@ pub struct BreakerMoved {
     pub task: Option<Arc<str>>,
     /// Which of its attempts.
     pub attempt: Option<u32>,
+    /// The class of the failure that caused it.
+    pub class: Option<Class>,
 }
 
 /// How an attempt ended, for metrics.

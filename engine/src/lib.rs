@@ -6,11 +6,17 @@
 //! been done ([`outcome`]). It knows the world only through ports: [`Clock`], [`Random`],
 //! [`Upstream`], [`Journal`], [`Directory`], [`State`] and [`Observer`].
 
+pub mod account;
 pub mod attempt;
 pub mod breaker;
+mod call;
 pub mod clock;
 pub mod cooldown;
+pub mod costs;
+mod day;
 pub mod events;
+pub mod features;
+pub mod latency;
 pub mod limits;
 pub mod live;
 pub mod member;
@@ -18,20 +24,27 @@ pub mod outcome;
 pub mod permit;
 pub mod policy;
 pub mod pool;
+mod queue;
 pub mod random;
 mod retry;
 pub mod route;
 pub mod select;
+pub mod shortage;
+mod strategy;
 pub mod stream;
 mod sync;
 pub mod task;
 pub mod upstream;
+mod weights;
 pub mod window;
 
+pub use account::{Account, AccountId};
 pub use breaker::{Breaker, BreakerState, Verdict};
 pub use clock::{Clock, Moment};
+pub use costs::Costs;
 pub use events::Observer;
-pub use member::{Account, AccountId, Binding, Features, Member, ModelId, ModelState, Needs};
+pub use features::{Features, Needs};
+pub use member::{Binding, Member, ModelId, ModelState};
 pub use outcome::{Class, Failure, Usage};
 pub use policy::{Capability, GroupKey, Priority, Weight};
 pub use pool::{Directory, LocalState, Pool, State};

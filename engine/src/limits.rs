@@ -1,4 +1,5 @@
-//! Limits: a rate as GCRA in integer microseconds, and a count of what is in flight.
+//! Limits: a rate as GCRA in integer microseconds, tokens a minute in the same way, and a count of
+//! what is in flight.
 
 use std::time::Duration;
 
@@ -59,6 +60,69 @@ impl Gcra {
             }
         }
     }
+}
+
+/// The time in which an empty bucket of tokens becomes full.
+const MINUTE_MICROS: u64 = 60_000_000;
+
+/// An account's tokens a minute, as a bucket that holds one minute's worth and refills steadily: one
+/// number, the moment at which it will be full again.
+///
+/// What a call takes is only expected; [`TokenBucket::correct`] makes it what was used. So the bucket
+/// may be overdrawn, and then lets nothing through until the overdraft is paid back.
+#[derive(Debug, Default)]
+pub struct TokenBucket {
+    full_at: AtomicU64,
+}
+
+impl TokenBucket {
+    /// When `tokens` will be there; `now` or earlier means at once. A call that expects more than a
+    /// whole minute's worth waits for a full bucket, as it would wait for ever otherwise.
+    pub fn free_at(&self, max_tpm: u64, tokens: u64) -> Moment {
+        let wanted = cost_micros(max_tpm, tokens).min(MINUTE_MICROS);
+        Moment::from_micros((self.full_at.load(Ordering::Relaxed) + wanted).saturating_sub(MINUTE_MICROS))
+    }
+
+    /// Takes `tokens`, or says when they will be there.
+    pub fn try_take(&self, max_tpm: u64, tokens: u64, now: Moment) -> Result<(), Moment> {
+        let cost = cost_micros(max_tpm, tokens);
+        let mut full_at = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let free_at = (full_at + cost.min(MINUTE_MICROS)).saturating_sub(MINUTE_MICROS);
+            if free_at > now.as_micros() {
+                return Err(Moment::from_micros(free_at));
+            }
+            let next = full_at.max(now.as_micros()) + cost;
+            match self.full_at.compare_exchange_weak(full_at, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => full_at = other,
+            }
+        }
+    }
+
+    /// A call that took `taken` tokens has used `used`: the difference is taken too, or given back.
+    pub fn correct(&self, max_tpm: u64, taken: u64, used: u64, now: Moment) {
+        let (taken, used) = (cost_micros(max_tpm, taken), cost_micros(max_tpm, used));
+        let mut full_at = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let next = if used >= taken {
+                full_at.max(now.as_micros()) + (used - taken)
+            } else {
+                full_at.saturating_sub(taken - used)
+            };
+            match self.full_at.compare_exchange_weak(full_at, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => full_at = other,
+            }
+        }
+    }
+}
+
+/// How long `tokens` take to refill, rounded up; at most a day, which no sum of them overflows.
+fn cost_micros(max_tpm: u64, tokens: u64) -> u64 {
+    const DAY_MICROS: u128 = 86_400_000_000;
+    let micros = (u128::from(tokens) * u128::from(MINUTE_MICROS)).div_ceil(u128::from(max_tpm.max(1)));
+    micros.min(DAY_MICROS) as u64
 }
 
 /// What is in flight, below a limit that may change at any time.
@@ -152,6 +216,38 @@ mod tests {
         assert!(Rate::try_new(0.0, 0.0).is_err());
         assert!(Rate::try_new(f64::NAN, 0.0).is_err());
         assert!(Rate::try_new(1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn a_minutes_worth_of_tokens_goes_through_and_then_as_many_as_come_back() {
+        let (bucket, now) = (TokenBucket::default(), Moment::from_millis(1_000_000));
+        assert_eq!(bucket.try_take(6_000, 6_000, now), Ok(()));
+        let later = now + Duration::from_secs(10);
+        assert_eq!(bucket.try_take(6_000, 1_000, now), Err(later), "a hundred come back each second");
+        assert_eq!(bucket.free_at(6_000, 1_000), later);
+        assert_eq!(bucket.try_take(6_000, 1_000, later), Ok(()));
+        assert!(bucket.try_take(6_000, 1, later).is_err());
+    }
+
+    #[test]
+    fn what_was_used_beyond_what_was_expected_is_paid_back_first_and_what_was_not_is_there_again() {
+        let (bucket, now) = (TokenBucket::default(), Moment::from_millis(1_000_000));
+        assert_eq!(bucket.try_take(6_000, 1_000, now), Ok(()));
+        bucket.correct(6_000, 1_000, 12_000, now);
+        assert_eq!(bucket.free_at(6_000, 6_000), now + Duration::from_secs(120));
+        bucket.correct(6_000, 12_000, 0, now);
+        assert_eq!(bucket.try_take(6_000, 6_000, now), Ok(()));
+    }
+
+    #[test]
+    fn more_than_a_minutes_worth_waits_for_a_full_bucket_and_overdraws_it() {
+        let (bucket, now) = (TokenBucket::default(), Moment::from_millis(1_000_000));
+        assert_eq!(bucket.try_take(6_000, 100, now), Ok(()));
+        assert_eq!(bucket.try_take(6_000, 9_000, now), Err(now + Duration::from_secs(1)));
+        let full = now + Duration::from_secs(1);
+        assert_eq!(bucket.try_take(6_000, 9_000, full), Ok(()));
+        assert_eq!(bucket.free_at(6_000, 0), full + Duration::from_secs(30));
+        assert_eq!(bucket.try_take(0, u64::MAX, Moment::default()), Err(full + Duration::from_secs(90)));
     }
 
     #[test]

@@ -57,22 +57,26 @@ impl<S: EventSource> LiveStream<S> {
         &self.member
     }
 
-    /// Closes the upstream's connection, gives the permit back, and reports the attempt.
+    /// Closes the upstream's connection, gives the permit back, makes what was taken of the account's
+    /// tokens what `usage` says, and reports the attempt.
     pub fn end(
         self,
         end: &StreamEnd,
         usage: Option<Usage>,
         provider_task_id: Option<String>,
     ) -> AttemptEnded {
-        let Self { committed, engine, task, route, member, permit, open, first_content } = self;
+        let Self { committed, engine, task, route, member, mut permit, open, first_content } = self;
         drop(committed);
         let now = engine.clock.now();
+        if let Some(usage) = &usage {
+            permit.used(usage, now);
+        }
         let (ended, noted) = match end {
             StreamEnd::Complete => (open.ended(AttemptStatus::Succeeded, now), Noted::Success),
             StreamEnd::CallerLeft => (open.cancelled(now), Noted::Cancelled),
             StreamEnd::Died(failure) => {
                 let moved = permit.fail_late(now, &*engine.random);
-                engine.moved(&member, moved, &task, Some(open.seq));
+                engine.moved(&member, moved, &task, Some(open.seq), Some(failure.class));
                 member.state.record(now, Some(failure));
                 let failed = AttemptEnded { outcome_unknown: true, ..open.failed(failure, now) };
                 (AttemptEnded { status: AttemptStatus::Failed, ..failed }, Noted::Failed(failure.class))

@@ -30,23 +30,36 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        input_tokens: 0,
+        cached_input_tokens: 0,
+        cache_write_tokens: 0,
+        output_tokens: 0,
+        images: 0,
+        audio_millis: 0,
+        characters: 0,
+        rerank_units: 0,
+        estimated: false,
+    };
+
+    /// All tokens, in and out: what a provider's tokens a minute count.
+    pub const fn all_tokens(&self) -> u64 {
+        self.all_input_tokens().saturating_add(self.output_tokens)
+    }
+
     /// All input tokens, whatever served them.
     pub const fn all_input_tokens(&self) -> u64 {
-        self.input_tokens + self.cached_input_tokens + self.cache_write_tokens
+        self.input_tokens.saturating_add(self.cached_input_tokens).saturating_add(self.cache_write_tokens)
     }
 
     /// For an upstream that reports nothing: four bytes to a token, rounded up.
     pub const fn estimate(input_bytes: u64, output_bytes: u64) -> Self {
         Self {
             input_tokens: input_bytes.div_ceil(4),
-            cached_input_tokens: 0,
-            cache_write_tokens: 0,
             output_tokens: output_bytes.div_ceil(4),
-            images: 0,
-            audio_millis: 0,
-            characters: 0,
-            rerank_units: 0,
             estimated: true,
+            ..Self::NONE
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Leave to make one call, held for as long as the call lasts: a breaker ticket, a slot of the
-//! model, a slot of the account. Dropping it gives all of it back, whatever happened.
+//! model, a slot of the account. Dropping it gives all of it back, whatever happened; and, where
+//! nothing was sent, the account's tokens and the request of its day too.
 
+use crate::account::AccountState;
 use crate::breaker::{Ticket, Transition, Verdict};
 use crate::clock::Moment;
-use crate::member::{AccountState, ModelState};
+use crate::member::ModelState;
+use crate::outcome::Usage;
 use crate::pool::Room;
 use crate::random::Random;
 use crate::sync::Arc;
+use crate::upstream::Sent;
 
 /// Leave to make one call.
 ///
@@ -15,27 +19,48 @@ use crate::sync::Arc;
 #[derive(Debug)]
 pub struct Permit {
     model: Arc<ModelState>,
-    account: Option<Arc<AccountState>>,
+    account: Option<Held>,
     /// `None` once settled.
     ticket: Option<Ticket>,
     generation: u64,
     room: Room,
+    /// Set once the call may have reached the upstream.
+    sent: Sent,
+}
+
+/// What a call has taken of its account.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) account: Arc<AccountState>,
+    /// The account's limit at that time, and the tokens that were taken of it.
+    pub(crate) tokens: Option<(u64, u64)>,
+    /// The end of the day that the call is counted in.
+    pub(crate) day_ends: Moment,
 }
 
 impl Permit {
-    /// Takes over slots that are already taken.
-    pub(crate) fn new(
-        model: Arc<ModelState>,
-        account: Option<Arc<AccountState>>,
-        ticket: Ticket,
-        room: Room,
-    ) -> Self {
-        Self { model, account, generation: ticket.generation(), ticket: Some(ticket), room }
+    /// Takes over a slot that is already taken.
+    pub(crate) fn new(model: Arc<ModelState>, ticket: Ticket, room: Room) -> Self {
+        let generation = ticket.generation();
+        Self { model, account: None, generation, ticket: Some(ticket), room, sent: Sent::default() }
     }
 
-    /// Takes over a slot of `account` too.
-    pub(crate) fn hold(&mut self, account: Arc<AccountState>) {
-        self.account = Some(account);
+    /// Takes over what was taken of an account too.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.account = Some(held);
+    }
+
+    /// What its adapter sets once the request may have left.
+    pub(crate) const fn sent(&self) -> &Sent {
+        &self.sent
+    }
+
+    /// The call is known to have used `usage`: what was taken of the account's tokens is made that.
+    pub(crate) fn used(&mut self, usage: &Usage, now: Moment) {
+        if let Some(Held { account, tokens: Some((max_tpm, taken)), .. }) = &mut self.account {
+            account.tokens.correct(*max_tpm, *taken, usage.all_tokens(), now);
+            *taken = usage.all_tokens();
+        }
     }
 
     /// The breaker generation that gave it.
@@ -62,7 +87,13 @@ impl Drop for Permit {
             // An uncounted result moves no breaker, so neither the time nor chance matter here.
             self.model.breaker.settle(&ticket, Verdict::Uncounted, Moment::default(), &NoChance);
         }
-        if let Some(account) = &self.account {
+        if let Some(Held { account, tokens, day_ends }) = &self.account {
+            if !self.sent.get() {
+                account.unused(*day_ends);
+                if let Some((max_tpm, taken)) = tokens {
+                    account.tokens.correct(*max_tpm, *taken, 0, Moment::default());
+                }
+            }
             account.in_flight.release();
         }
         self.model.in_flight.release();
@@ -98,7 +129,7 @@ mod loom_tests {
         }
         let (ticket, _) = model.breaker.admit(Moment::from_millis(2), Duration::from_secs(5));
         match ticket {
-            Some(ticket) => Some(Permit::new(model.clone(), None, ticket, Room::default())),
+            Some(ticket) => Some(Permit::new(model.clone(), ticket, Room::default())),
             None => {
                 model.in_flight.release();
                 None

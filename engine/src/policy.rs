@@ -163,14 +163,23 @@ pub enum Strategy {
     WeightedRandom,
     /// Each in turn.
     RoundRobin,
+    /// Of any two, the one whose latency × (calls in flight + 1) is smaller.
+    LeastLatency,
+    /// The cheapest for the request's shape; equally cheap ones proportional to weight.
+    LowestCost,
 }
 
 impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 4] = [Self::WeightedRandom, Self::RoundRobin, Self::LeastLatency, Self::LowestCost];
+
     /// The name in the API, in tables and on pages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WeightedRandom => "weighted_random",
             Self::RoundRobin => "round_robin",
+            Self::LeastLatency => "least_latency",
+            Self::LowestCost => "lowest_cost",
         }
     }
 }
@@ -179,11 +188,10 @@ impl FromStr for Strategy {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text {
-            "weighted_random" => Ok(Self::WeightedRandom),
-            "round_robin" => Ok(Self::RoundRobin),
-            _ => Err(Invalid("must be weighted_random or round_robin")),
-        }
+        Self::ALL
+            .into_iter()
+            .find(|strategy| strategy.as_str() == text)
+            .ok_or(Invalid("must be one of weighted_random, round_robin, least_latency, lowest_cost"))
     }
 }
 
@@ -241,12 +249,19 @@ impl Default for ErrorRatePolicy {
 pub struct PoolPolicy {
     /// How a member is chosen within a tier.
     pub strategy: Strategy,
+    /// `weighted_random` draws by weights that follow error rate and latency.
+    pub dynamic_weights: bool,
+    /// The latency at which a dynamic weight stays as it is; `None` = the median of the members'.
+    pub latency_target: Option<Duration>,
     /// Its members' breakers.
     pub breaker: BreakerPolicy,
     /// After a definite failure ask another member before the same one again.
     pub switch_first: bool,
     /// Treat an unknown outcome as a definite failure (text only: a duplicate sentence costs cents).
     pub retry_unknown: bool,
+    /// Where one model was asked for by name: after a definite failure of it, another one may serve.
+    /// Of no effect where a pool was asked for.
+    pub fallback_on_failure: bool,
     /// How long a request may wait for room.
     pub queue_timeout: Duration,
     /// How many may wait; `None` = 2 × the pool's concurrency, at most 10,000.
@@ -263,9 +278,12 @@ impl Default for PoolPolicy {
     fn default() -> Self {
         Self {
             strategy: Strategy::default(),
+            dynamic_weights: false,
+            latency_target: None,
             breaker: BreakerPolicy::default(),
             switch_first: true,
             retry_unknown: false,
+            fallback_on_failure: false,
             queue_timeout: Duration::from_millis(2_000),
             queue_max: None,
             first_packet_timeout: Duration::from_secs(60),
@@ -352,9 +370,9 @@ impl Default for CooldownPolicy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
     retry: [RetryPolicy; Capability::ALL.len()],
-    /// Models that one task may try: 1–3.
+    /// Models that one task may try: 1–3; [`Routing::models`] is what holds.
     pub max_models: u32,
-    /// Requests that one task may send: 1–5.
+    /// Requests that one task may send: 1–5; [`Routing::requests`] is what holds.
     pub max_requests: u32,
     /// The share of a pool's recent traffic that retries may add, besides ten a second.
     pub retry_budget: f64,
@@ -366,6 +384,16 @@ impl Routing {
     /// The retry policy of `capability`.
     pub const fn retry(&self, capability: Capability) -> &RetryPolicy {
         &self.retry[capability as usize]
+    }
+
+    /// Models that one task may try: never more than three, whatever the setting says.
+    pub fn models(&self) -> u32 {
+        self.max_models.clamp(1, 3)
+    }
+
+    /// Requests that one task may send: never more than five, whatever the setting says.
+    pub fn requests(&self) -> u32 {
+        self.max_requests.clamp(1, 5)
     }
 
     /// Changes the retry policy of `capability`.

@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::account::{AccountId, AccountState};
 use crate::clock::Moment;
-use crate::member::{AccountId, AccountState, Member, ModelId, ModelState};
+use crate::member::{Member, ModelId, ModelState};
 use crate::policy::{BreakerPolicy, Capability, GroupKey, PoolPolicy, Priority, Routing};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::weights::{Dynamic, Factors};
 use crate::window::Window;
 
 /// The port for configuration: always the newest, so that a retry sees an edit.
@@ -20,6 +22,13 @@ pub trait Directory: Send + Sync + 'static {
 
     /// One active model, as a pool of itself alone: for old callers that name a model.
     fn model(&self, model: &ModelId) -> Option<StdArc<Pool>>;
+
+    /// The models that may serve where `model` was asked for by name and has failed, each as a pool of
+    /// itself alone, in the order in which they are to be tried. Asked anew for every fallback.
+    fn candidates(&self, model: &ModelId, capability: Capability) -> Vec<StdArc<Pool>> {
+        let _ = (model, capability);
+        Vec::new()
+    }
 
     /// The routing settings.
     fn routing(&self) -> StdArc<Routing>;
@@ -52,6 +61,8 @@ pub struct Pool {
     /// What outlives an edit.
     pub state: Arc<PoolState>,
     pub(crate) tiers: Vec<Tier>,
+    /// With dynamic weights, and somebody to share with.
+    pub(crate) dynamic: Option<Dynamic>,
     pub(crate) room: Room,
 }
 
@@ -63,7 +74,7 @@ pub(crate) struct Tier {
 }
 
 impl Tier {
-    pub(crate) fn total(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.sums.last().copied().unwrap_or(0)
     }
 }
@@ -90,13 +101,16 @@ impl Pool {
                 tier.members.push(StdArc::new(member));
             }
         }
+        let tiers: Vec<_> = tiers.into_iter().map(|(_, tier)| tier).collect();
+        let shares = policy.dynamic_weights && tiers.iter().any(|tier| tier.members.len() > 1);
         Self {
             state: state.pool(&key),
             room: state.room().clone(),
+            dynamic: shares.then(|| Dynamic::new(&tiers)),
             key,
             capability,
             policy,
-            tiers: tiers.into_iter().map(|(_, tier)| tier).collect(),
+            tiers,
         }
     }
 
@@ -127,7 +141,8 @@ impl Pool {
     }
 }
 
-/// What outlives a pool's edits: the queue, the turn, and the retry budget.
+/// What outlives a pool's edits: the queue, the turn, the retry budget, and the way that its dynamic
+/// weights have come.
 #[derive(Debug)]
 pub struct PoolState {
     turn: AtomicUsize,
@@ -135,6 +150,7 @@ pub struct PoolState {
     /// Fair: whoever holds it is at the head of the queue.
     pub(crate) head: tokio::sync::Mutex<()>,
     budget: Mutex<Budget>,
+    pub(crate) factors: Mutex<Factors>,
 }
 
 #[derive(Debug)]
@@ -156,6 +172,7 @@ impl PoolState {
             waiting: AtomicUsize::new(0),
             head: tokio::sync::Mutex::new(()),
             budget: Mutex::new(Budget { first: Window::new(BUDGET_SPAN), extra: Window::new(BUDGET_SPAN) }),
+            factors: Mutex::default(),
         }
     }
 

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::account::AccountId;
 use crate::attempt::AttemptKind;
 use crate::breaker::BreakerState;
 use crate::clock::Moment;
-use crate::member::{AccountId, Member, ModelId};
+use crate::member::{Member, ModelId};
 use crate::outcome::{Class, Failure};
 use crate::policy::Routing;
 use crate::pool::Pool;
-use crate::route::{LONGEST_RATE_WAIT, Task};
+use crate::queue::LONGEST_RATE_WAIT;
+use crate::route::Task;
 use crate::select::{Selection, Why, Wish};
+use crate::task::Route;
 use crate::upstream::{Journal, Upstream};
 
 /// The jitter of a retry's wait, in percent.
@@ -19,6 +22,8 @@ const WAIT_JITTER: u32 = 20;
 
 /// The next attempt: with whom, why, and after what wait.
 pub(crate) struct Next {
+    /// Where it was picked from.
+    pub(crate) pool: Arc<Pool>,
     pub(crate) selection: Selection,
     pub(crate) kind: AttemptKind,
     pub(crate) reason: String,
@@ -28,32 +33,70 @@ pub(crate) struct Next {
 /// What a task may still do.
 pub(crate) struct Allowance {
     pub(crate) deadline: Moment,
-    pub(crate) first: ModelId,
-    pub(crate) tried: Vec<ModelId>,
-    /// Accounts tried at the model that was asked last.
-    pub(crate) tried_accounts: Vec<AccountId>,
+    /// The model that alone is retried: the one that was asked for, else the one asked first.
+    first: Option<ModelId>,
+    tried: Vec<ModelId>,
+    tried_accounts: Vec<(ModelId, AccountId)>,
+    /// Requests made, this one included.
     pub(crate) requests: u32,
-    pub(crate) retries: u32,
-    pub(crate) fallbacks: u32,
+    retries: u32,
+    fallbacks: u32,
+    /// The request was too long for a context of so many tokens.
+    context_above: Option<u64>,
     pub(crate) only_rate_limits: bool,
 }
 
 impl Allowance {
+    /// All that the settings allow, until `deadline`.
+    pub(crate) fn new(deadline: Moment, route: &Route) -> Self {
+        let first = match route {
+            Route::Pool(_) => None,
+            Route::Model(model) => Some(model.clone()),
+        };
+        Self {
+            deadline,
+            first,
+            tried: Vec::new(),
+            tried_accounts: Vec::new(),
+            requests: 0,
+            retries: 0,
+            fallbacks: 0,
+            context_above: None,
+            only_rate_limits: true,
+        }
+    }
+
     /// Counts the attempt that is about to be made.
     pub(crate) fn enter(&mut self, next: &Next) {
         self.requests += 1;
         let model = &next.selection.member.model;
-        if self.tried.last() != Some(model) {
-            self.tried_accounts.clear();
-        }
         if !self.tried.contains(model) {
             self.tried.push(model.clone());
         }
-        if let Some(binding) = next.selection.binding()
-            && !self.tried_accounts.contains(&binding.account.id)
-        {
-            self.tried_accounts.push(binding.account.id.clone());
+        if self.first.is_none() {
+            self.first = Some(model.clone());
         }
+        if let Some(binding) = next.selection.binding() {
+            let account = (model.clone(), binding.account.id.clone());
+            if !self.tried_accounts.contains(&account) {
+                self.tried_accounts.push(account);
+            }
+        }
+    }
+
+    /// Whether the request was only too long for `member`, and a larger context may take it. From then
+    /// on nobody with a smaller one is asked.
+    pub(crate) fn needs_larger_context(&mut self, failure: &Failure, member: &Member) -> bool {
+        let refused = member.features.max_context;
+        let is_too_long = failure.class == Class::Request && failure.exceeds_context && refused.is_some();
+        if is_too_long {
+            self.context_above = self.context_above.max(refused);
+        }
+        is_too_long
+    }
+
+    fn accounts_tried_at(&self, model: &ModelId) -> usize {
+        self.tried_accounts.iter().filter(|(at, _)| at == model).count()
     }
 }
 
@@ -73,100 +116,184 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         routing: &Routing,
         allowance: &mut Allowance,
     ) -> Option<Next> {
-        if allowance.requests >= routing.max_requests || self.now() >= allowance.deadline {
+        let class = failure.class;
+        if allowance.requests >= routing.requests() || self.now() >= allowance.deadline {
             return None;
         }
-        if failure.class.blames_account()
-            && allowance.tried_accounts.len() < 2
-            && let Some(next) = self.other_account(failure, member, pool, routing, allowance)
+        if class.blames_account()
+            && let Some(next) = self.other_account(class, member, pool, routing, allowance)
         {
             return Some(next);
         }
-        let at_once =
-            pool.policy.switch_first || failure.class.switches_at_once() || failure.class == Class::Unknown;
-        if at_once && let Some(next) = self.fallback(failure, pool, routing, allowance, Standing::Closed) {
+        let at_once = pool.policy.switch_first
+            || class.switches_at_once()
+            || class.blames_caller()
+            || class == Class::Unknown;
+        if at_once && let Some(next) = self.fallback(class, pool, routing, allowance, Standing::Closed) {
             return Some(next);
         }
-        let retry_last = failure.class == Class::NotSent;
-        if retry_last && let Some(next) = self.fallback(failure, pool, routing, allowance, Standing::Any) {
+        let retry_last = class == Class::NotSent;
+        if retry_last && let Some(next) = self.fallback(class, pool, routing, allowance, Standing::Any) {
             return Some(next);
         }
-        // What may have been done is asked of somebody else, if of anybody.
-        if (failure.class != Class::Unknown || pool.policy.retry_unknown)
+        if self.may_retry(class, pool)
             && let Some(next) = self.retry(failure, pool, routing, allowance).await
         {
             return Some(next);
         }
+        // A wait may be over: an edit during it applies.
         let pool = self.engine.pool(&self.job.route)?;
-        self.fallback(failure, &pool, routing, allowance, Standing::Any)
+        self.fallback(class, &pool, routing, allowance, Standing::Any)
+            .or_else(|| self.candidate(&format!("after {class}"), &pool, routing, allowance))
+    }
+
+    /// What may have been done is asked of somebody else, if of anybody, unless the pool's operator
+    /// says otherwise; what is too long stays too long.
+    fn may_retry(&self, class: Class, pool: &Pool) -> bool {
+        let retries_unknown = pool.policy.retry_unknown && matches!(self.job.route, Route::Pool(_));
+        !class.blames_caller() && (class != Class::Unknown || retries_unknown)
+    }
+
+    fn wish_of(&self, allowance: &Allowance, routing: &Routing, pool: &Pool) -> Wish<'_> {
+        Wish { context_above: allowance.context_above, ..self.wish(routing, pool) }
     }
 
     fn other_account(
         &self,
-        failure: &Failure,
-        member: &Arc<Member>,
-        pool: &Pool,
+        class: Class,
+        member: &Member,
+        pool: &Arc<Pool>,
         routing: &Routing,
         allowance: &Allowance,
     ) -> Option<Next> {
+        if allowance.accounts_tried_at(&member.model) >= 2 {
+            return None;
+        }
+        // Another model's accounts are found where that model is.
+        let home = match &self.job.route {
+            Route::Pool(_) => pool.clone(),
+            Route::Model(_) => self.engine.directory.model(&member.model)?,
+        };
         let wish = Wish {
             only: Some(&member.model),
             tried_accounts: &allowance.tried_accounts,
-            ..self.wish(routing, pool)
+            ..self.wish_of(allowance, routing, &home)
         };
-        let selection = pool.pick(&wish, &*self.engine.random, self.now()).ok()?;
-        let reason = format!("another account after {}", failure.class);
-        Some(Next { selection, kind: AttemptKind::Retry, reason, waited: Duration::ZERO })
+        let now = self.now();
+        let selection = home.pick(&wish, &*self.engine.random, now).ok()?;
+        if !pool.state.spend(routing.retry_budget, now) {
+            return None;
+        }
+        let reason = format!("another account after {class}");
+        Some(Next { pool: home, selection, kind: AttemptKind::Retry, reason, waited: Duration::ZERO })
     }
 
     fn fallback(
         &self,
-        failure: &Failure,
-        pool: &Pool,
+        class: Class,
+        pool: &Arc<Pool>,
         routing: &Routing,
         allowance: &mut Allowance,
         standing: Standing,
     ) -> Option<Next> {
-        if allowance.tried.len() >= routing.max_models as usize {
+        let is_alone = matches!(self.job.route, Route::Model(_));
+        if is_alone || allowance.tried.len() >= routing.models() as usize {
             return None;
         }
         let now = self.now();
+        let tried = allowance.tried.clone();
         let wish = Wish {
-            tried: &allowance.tried,
+            tried: &tried,
             closed_only: standing == Standing::Closed,
-            ..self.wish(routing, pool)
+            ..self.wish_of(allowance, routing, pool)
         };
-        let selection = pool.pick(&wish, &*self.engine.random, now).ok()?;
-        let closed = selection.member.state.breaker.view(now).state == BreakerState::Closed;
-        let free = closed && allowance.fallbacks == 0;
-        if !free && !pool.state.spend(routing.retry_budget, now) {
+        let selection = self.pick(pool, &wish).ok()?;
+        if !self.may_fall_back(&selection, pool, routing, allowance) {
             return None;
         }
-        allowance.fallbacks += 1;
-        let mut reason = format!("fallback after {}", failure.class);
-        let why = pool.no_pick(&Wish { tried: &allowance.tried, ..wish }, now).why;
-        for (name, why) in why.into_iter().filter(|(_, why)| *why != Why::Tried) {
+        let mut reason = format!("fallback after {class}");
+        let passed_over = pool.no_pick(&wish, now).why.into_iter().filter(|(_, why)| *why != Why::Tried);
+        for (name, why) in passed_over {
             reason.push_str(&format!("; passed over {name}: {}", why.describe(now)));
         }
-        Some(Next { selection, kind: AttemptKind::Fallback, reason, waited: Duration::ZERO })
+        let kind = AttemptKind::Fallback;
+        Some(Next { pool: pool.clone(), selection, kind, reason, waited: Duration::ZERO })
+    }
+
+    /// Another model in place of the one that was asked for by name, if that one allows it: looked up
+    /// at this moment, and the first that can be called now.
+    pub(crate) fn candidate(
+        &self,
+        why: &str,
+        asked: &Pool,
+        routing: &Routing,
+        allowance: &mut Allowance,
+    ) -> Option<Next> {
+        let Route::Model(model) = &self.job.route else {
+            return None;
+        };
+        if !asked.policy.fallback_on_failure || allowance.tried.len() >= routing.models() as usize {
+            return None;
+        }
+        let mut tried = allowance.tried.clone();
+        tried.push(model.clone());
+        let wish = Wish { tried: &tried, ..self.wish_of(allowance, routing, asked) };
+        let candidates = self.engine.directory.candidates(model, asked.capability);
+        let (pool, selection) = candidates.into_iter().find_map(|pool| {
+            let selection = self.pick(&pool, &wish).ok()?;
+            Some((pool, selection))
+        })?;
+        if !self.may_fall_back(&selection, asked, routing, allowance) {
+            return None;
+        }
+        let reason = format!("fallback from {model}: {why}");
+        Some(Next { pool, selection, kind: AttemptKind::Fallback, reason, waited: Duration::ZERO })
+    }
+
+    /// Whether the retry budget has room; the first fallback to a Closed member needs none.
+    fn may_fall_back(
+        &self,
+        to: &Selection,
+        pool: &Pool,
+        routing: &Routing,
+        allowance: &mut Allowance,
+    ) -> bool {
+        let now = self.now();
+        let is_closed = to.member.state.breaker.view(now).state == BreakerState::Closed;
+        let is_free = is_closed && allowance.fallbacks == 0;
+        let may = is_free || pool.state.spend(routing.retry_budget, now);
+        allowance.fallbacks += u32::from(may);
+        may
+    }
+
+    /// Requests that a retry may not use: one for each model that may still be asked.
+    fn reserved(&self, pool: &Pool, routing: &Routing, allowance: &Allowance) -> u32 {
+        let models_left = routing.models().saturating_sub(allowance.tried.len() as u32);
+        let untried = match self.job.route {
+            Route::Pool(_) => {
+                let wish = Wish { tried: &allowance.tried, ..self.wish_of(allowance, routing, pool) };
+                pool.usable(&wish, self.now()) as u32
+            }
+            // Who that is is asked only when it is time.
+            Route::Model(_) => u32::from(pool.policy.fallback_on_failure),
+        };
+        untried.min(models_left)
     }
 
     async fn retry(
         &self,
         failure: &Failure,
-        pool: &Pool,
+        pool: &Arc<Pool>,
         routing: &Routing,
         allowance: &mut Allowance,
     ) -> Option<Next> {
         let policy = routing.retry(pool.capability);
-        let untried = pool.usable(&Wish { tried: &allowance.tried, ..self.wish(routing, pool) }, self.now());
-        let models_left = (routing.max_models as usize).saturating_sub(allowance.tried.len());
-        let reserved = untried.min(models_left) as u32;
-        let requests_left = routing.max_requests - allowance.requests;
-        if allowance.retries >= policy.retries || requests_left <= reserved {
+        let first = allowance.first.clone().filter(|first| allowance.tried.contains(first))?;
+        let requests_left = routing.requests() - allowance.requests;
+        if allowance.retries >= policy.retries || requests_left <= self.reserved(pool, routing, allowance) {
             return None;
         }
-        let wish = Wish { only: Some(&allowance.first), ..self.wish(routing, pool) };
+        let wish = Wish { only: Some(&first), ..self.wish_of(allowance, routing, pool) };
         let now = self.now();
         if !pool.no_pick(&wish, now).able {
             return None;
@@ -182,6 +309,6 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         let pool = self.engine.pool(&self.job.route)?;
         let selection = pool.pick(&wish, &*self.engine.random, self.now()).ok()?;
         let reason = format!("retry {} of {} after {}", allowance.retries, policy.retries, failure.class);
-        Some(Next { selection, kind: AttemptKind::Retry, reason, waited: now.until(until) })
+        Some(Next { pool, selection, kind: AttemptKind::Retry, reason, waited: now.until(until) })
     }
 }

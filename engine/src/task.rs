@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attempt::AttemptEnded;
+use crate::features::Needs;
 use crate::live::LiveStream;
-use crate::member::{ModelId, Needs};
-use crate::outcome::Failure;
+use crate::member::ModelId;
+use crate::outcome::{Failure, Usage};
 use crate::policy::GroupKey;
 use crate::select::NoPick;
 use crate::upstream::Upstream;
@@ -31,6 +32,13 @@ pub struct Job<R> {
     pub stream: bool,
     /// What it asks of a model.
     pub needs: Needs,
+    /// What it is expected to use: what costs are compared by, and what an account's tokens a minute
+    /// are charged until the upstream reports.
+    pub expected: Usage,
+    /// This model first, wherever it is usable: for `thinking`, the pool's deep_thinking_model.
+    pub prefer: Option<ModelId>,
+    /// Members, then accounts, of this region first within equal priority; it excludes nobody.
+    pub region: Option<Arc<str>>,
     /// From its start; the capability's own limit applies too.
     pub deadline: Option<Duration>,
     /// What is asked.

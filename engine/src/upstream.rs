@@ -4,8 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::account::Account;
 use crate::attempt::{AttemptEnded, AttemptSent};
-use crate::member::{Account, Member};
+use crate::member::Member;
 use crate::outcome::{Failure, Usage};
 use crate::stream::EventSource;
 

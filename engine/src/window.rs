@@ -24,47 +24,70 @@ impl Tally {
 
 /// A sliding count over the last `span`, exact to a tenth of it.
 #[derive(Clone, Debug)]
-pub struct Window {
-    slice_micros: u64,
-    /// The number of the slice that each place of the ring holds, and its tally.
-    ring: [(u64, Tally); SLICES],
-}
+pub struct Window(Ring<Tally>);
 
 impl Window {
     /// Counts over the last `span`.
     pub fn new(span: Duration) -> Self {
-        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        Self { slice_micros: (micros / SLICES as u64).max(1), ring: [(0, Tally::default()); SLICES] }
+        Self(Ring::new(span))
     }
 
     /// Counts one call.
     pub fn record(&mut self, now: Moment, failed: bool) {
-        let number = now.as_micros() / self.slice_micros;
-        let place = &mut self.ring[(number % SLICES as u64) as usize];
-        if place.0 != number {
-            *place = (number, Tally::default());
-        }
-        place.1.calls += 1;
-        place.1.failures += u64::from(failed);
+        let tally = self.0.newest(now);
+        tally.calls += 1;
+        tally.failures += u64::from(failed);
     }
 
     /// The sum over the span that ends now.
     pub fn tally(&self, now: Moment) -> Tally {
-        let newest = now.as_micros() / self.slice_micros;
-        let oldest = newest.saturating_sub(SLICES as u64 - 1);
         let mut sum = Tally::default();
-        for (number, tally) in &self.ring {
-            if (oldest..=newest).contains(number) {
-                sum.calls += tally.calls;
-                sum.failures += tally.failures;
-            }
+        for tally in self.0.slices(now) {
+            sum.calls += tally.calls;
+            sum.failures += tally.failures;
         }
         sum
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.ring = [(0, Tally::default()); SLICES];
+        self.0.clear();
+    }
+}
+
+/// Sums of anything, one a time slice, for the last `span`.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring<T> {
+    slice_micros: u64,
+    /// The number of the slice that each place holds, and its sum.
+    places: [(u64, T); SLICES],
+}
+
+impl<T: Copy + Default> Ring<T> {
+    pub(crate) fn new(span: Duration) -> Self {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Self { slice_micros: (micros / SLICES as u64).max(1), places: [(0, T::default()); SLICES] }
+    }
+
+    /// The sum of the slice of now, to add to.
+    pub(crate) fn newest(&mut self, now: Moment) -> &mut T {
+        let number = now.as_micros() / self.slice_micros;
+        let place = &mut self.places[(number % SLICES as u64) as usize];
+        if place.0 != number {
+            *place = (number, T::default());
+        }
+        &mut place.1
+    }
+
+    /// The sums of the span that ends now.
+    pub(crate) fn slices(&self, now: Moment) -> impl Iterator<Item = &T> {
+        let newest = now.as_micros() / self.slice_micros;
+        let span = newest.saturating_sub(SLICES as u64 - 1)..=newest;
+        self.places.iter().filter(move |(number, _)| span.contains(number)).map(|(_, sum)| sum)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.places = [(0, T::default()); SLICES];
     }
 }
 

@@ -1,6 +1,12 @@
 //! The engine under paused time, with a scripted upstream and seeds.
 
 mod breaker;
-mod route;
+mod cooldowns;
+mod features;
+mod queue;
+mod recovery;
+mod retry_order;
 mod select;
+mod streams;
 mod support;
+mod unknown;

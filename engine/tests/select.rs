@@ -10,11 +10,10 @@ use forebay_engine::{Clock, Needs};
 use proptest::prelude::*;
 
 fn shares(bench: &Bench, picks: usize, seed: u64) -> HashMap<String, f64> {
-    let (pool, random) = (bench.pool(), SeededRandom::new(seed));
+    let (pool, random, needs) = (bench.pool(), SeededRandom::new(seed), Needs::default());
     let mut counts: HashMap<String, usize> = HashMap::new();
     for _ in 0..picks {
-        let picked =
-            pool.pick(&Wish::any(Needs::default()), &random, bench.clock.now()).expect("someone is free");
+        let picked = pool.pick(&Wish::any(&needs), &random, bench.clock.now()).expect("someone is free");
         *counts.entry(picked.member.name.to_string()).or_default() += 1;
     }
     counts.into_iter().map(|(name, count)| (name, count as f64 / picks as f64)).collect()
@@ -47,7 +46,8 @@ async fn a_dry_run_gives_the_same_shares_and_takes_nothing() {
     let bench = one_three_six();
     bench.open("c");
     let (pool, random) = (bench.pool(), SeededRandom::new(3));
-    let wish = Wish::any(Needs::default());
+    let needs = Needs::default();
+    let wish = Wish::any(&needs);
     let of_b = (0..10_000)
         .filter(|_| &*pool.dry_pick(&wish, &random, bench.clock.now()).expect("a pick").name == "b");
     let share = of_b.count() as f64 / 10_000.0;

@@ -1,25 +1,33 @@
 //! A bench for the engine: a pool made of words, a scripted upstream, and a journal that remembers.
 
-use std::collections::{HashMap, VecDeque};
+mod record;
+mod script;
+
+use std::collections::HashMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_engine::attempt::{AttemptEnded, AttemptKind, AttemptSent};
+use forebay_engine::attempt::AttemptKind;
 use forebay_engine::clock::{Moment, TokioClock};
-use forebay_engine::events::{BreakerMoved, Observer};
 use forebay_engine::limits::Rate;
 use forebay_engine::policy::{BreakerPolicy, PoolPolicy, Routing};
 use forebay_engine::random::SeededRandom;
-use forebay_engine::stream::{EventSource, Piece};
 use forebay_engine::task::{Job, Route, Served, Stop, Unserved};
-use forebay_engine::upstream::{Order, Whole};
 use forebay_engine::{
-    Account, AccountId, Binding, Capability, Class, Clock, Directory, Engine, Failure, Features, GroupKey,
-    Journal, LocalState, Member, ModelId, Needs, Pool, Priority, State, Upstream, Weight,
+    Account, AccountId, Binding, Capability, Clock, Costs, Directory, Engine, Features, GroupKey, LocalState,
+    Member, ModelId, Needs, Pool, Priority, State, Usage, Weight,
 };
+
+pub(crate) use record::{Heard, Record};
+pub(crate) use script::{Beat, Play, Script, cut, fail, rate_limited, too_long};
 
 /// The bench's only pool.
 pub(crate) const POOL: &str = "main_text";
+
+pub(crate) const INITIAL: AttemptKind = AttemptKind::Initial;
+pub(crate) const RETRY: AttemptKind = AttemptKind::Retry;
+pub(crate) const FALLBACK: AttemptKind = AttemptKind::Fallback;
 
 /// A member as a test describes it.
 #[derive(Clone)]
@@ -31,6 +39,8 @@ pub(crate) struct Spec {
     /// Labels; a label that several members name is one shared account.
     pub(crate) accounts: Vec<&'static str>,
     pub(crate) features: Features,
+    pub(crate) costs: Costs,
+    pub(crate) region: Option<&'static str>,
 }
 
 pub(crate) fn member(name: &'static str) -> Spec {
@@ -41,6 +51,8 @@ pub(crate) fn member(name: &'static str) -> Spec {
         max_concurrency: Some(10),
         accounts: Vec::new(),
         features: Features::default(),
+        costs: Costs::default(),
+        region: None,
     }
 }
 
@@ -57,20 +69,46 @@ impl Spec {
     pub(crate) fn accounts(self, accounts: &[&'static str]) -> Self {
         Self { accounts: accounts.to_vec(), ..self }
     }
+    pub(crate) fn features(self, features: Features) -> Self {
+        Self { features, ..self }
+    }
+    pub(crate) fn context(self, tokens: u64) -> Self {
+        self.features(Features { max_context: Some(tokens), ..Features::default() })
+    }
+    pub(crate) fn costs(self, costs: Costs) -> Self {
+        Self { costs, ..self }
+    }
+    pub(crate) fn region(self, region: &'static str) -> Self {
+        Self { region: Some(region), ..self }
+    }
 }
 
-/// Limits of an account: rate a second, concurrency, key revision.
+/// An account as a test describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct AccountSpec {
     pub(crate) rps: Option<f64>,
     pub(crate) max_concurrency: Option<u32>,
+    pub(crate) max_tpm: Option<u64>,
+    pub(crate) daily_limit: Option<u64>,
+    pub(crate) region: Option<&'static str>,
+    /// Of its bindings.
+    pub(crate) priority: i64,
     pub(crate) key_revision: u64,
     pub(crate) is_enabled: bool,
 }
 
 impl Default for AccountSpec {
     fn default() -> Self {
-        Self { rps: None, max_concurrency: None, key_revision: 1, is_enabled: true }
+        Self {
+            rps: None,
+            max_concurrency: None,
+            max_tpm: None,
+            daily_limit: None,
+            region: None,
+            priority: 0,
+            key_revision: 1,
+            is_enabled: true,
+        }
     }
 }
 
@@ -78,6 +116,10 @@ impl Default for AccountSpec {
 pub(crate) struct Config {
     pub(crate) state: Arc<LocalState>,
     pool: Mutex<Option<Arc<Pool>>>,
+    /// Each member as a pool of itself alone.
+    alone: Mutex<HashMap<ModelId, Arc<Pool>>>,
+    /// Whoever may serve in place of a model; `None` = nobody may even ask.
+    candidates: Mutex<Option<Vec<&'static str>>>,
     routing: Mutex<Arc<Routing>>,
 }
 
@@ -85,215 +127,16 @@ impl Directory for Config {
     fn pool(&self, key: &GroupKey) -> Option<Arc<Pool>> {
         self.pool.lock().expect("no test panics here").clone().filter(|pool| pool.key == *key)
     }
-    fn model(&self, _: &ModelId) -> Option<Arc<Pool>> {
-        None
+    fn model(&self, model: &ModelId) -> Option<Arc<Pool>> {
+        self.alone.lock().expect("unpoisoned").get(model).cloned()
+    }
+    fn candidates(&self, _: &ModelId, _: Capability) -> Vec<Arc<Pool>> {
+        let names = self.candidates.lock().expect("unpoisoned").clone();
+        let names = names.expect("nobody looks for candidates here");
+        names.into_iter().filter_map(|name| self.model(&ModelId(name.into()))).collect()
     }
     fn routing(&self) -> Arc<Routing> {
         self.routing.lock().expect("no test panics here").clone()
-    }
-}
-
-/// What the upstream does with one call.
-#[derive(Clone)]
-pub(crate) enum Play {
-    Serve,
-    Fail(Failure),
-    /// Sends, then never answers.
-    Hang,
-    /// Never connects.
-    HangBeforeSending,
-    /// Answers after a while.
-    After(Duration),
-    /// Fails after a while.
-    FailAfter(Duration, Class),
-    Panic,
-    /// Streams these pieces, then ends; `Err` ends it badly.
-    Stream(Vec<Result<Beat, Failure>>),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Beat {
-    Role,
-    Text(&'static str),
-    Wait(u64),
-    Quiet,
-}
-
-/// Plays a script for each member: one entry a call, the last one for ever.
-#[derive(Default)]
-pub(crate) struct Script {
-    plays: Mutex<HashMap<String, VecDeque<Play>>>,
-    calls: Mutex<Vec<(String, Option<String>)>>,
-    open: Mutex<HashMap<String, (u32, u32)>>,
-}
-
-impl Script {
-    pub(crate) fn set(&self, member: &str, plays: impl IntoIterator<Item = Play>) {
-        self.plays.lock().expect("unpoisoned").insert(member.into(), plays.into_iter().collect());
-    }
-    /// Whom it was asked of, with which account.
-    pub(crate) fn calls(&self) -> Vec<String> {
-        self.calls.lock().expect("unpoisoned").iter().map(|(member, _)| member.clone()).collect()
-    }
-    pub(crate) fn accounts_used(&self) -> Vec<Option<String>> {
-        self.calls.lock().expect("unpoisoned").iter().map(|(_, account)| account.clone()).collect()
-    }
-    /// The most calls of a member or an account that were open at once.
-    pub(crate) fn peak(&self, name: &str) -> u32 {
-        self.open.lock().expect("unpoisoned").get(name).map_or(0, |(_, peak)| *peak)
-    }
-    pub(crate) fn open(&self, name: &str) -> u32 {
-        self.open.lock().expect("unpoisoned").get(name).map_or(0, |(open, _)| *open)
-    }
-
-    fn enter<R>(&self, order: &Order<'_, R>) -> (Play, Vec<Visit<'_>>) {
-        let member = order.member.name.to_string();
-        let account = order.account.map(|account| account.label.to_string());
-        let visits = [Some(&member), account.as_ref()].into_iter().flatten().map(|name| {
-            let mut open = self.open.lock().expect("unpoisoned");
-            let entry = open.entry(name.clone()).or_default();
-            entry.0 += 1;
-            entry.1 = entry.1.max(entry.0);
-            Visit { script: self, name: name.clone() }
-        });
-        let visits = visits.collect();
-        let mut plays = self.plays.lock().expect("unpoisoned");
-        let play = match plays.get_mut(&member) {
-            None => Play::Serve,
-            Some(script) if script.len() > 1 => script.pop_front().expect("more than one"),
-            Some(script) => script.front().cloned().unwrap_or(Play::Serve),
-        };
-        drop(plays);
-        self.calls.lock().expect("unpoisoned").push((member, account));
-        (play, visits)
-    }
-}
-
-struct Visit<'a> {
-    script: &'a Script,
-    name: String,
-}
-
-impl Drop for Visit<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut open) = self.script.open.lock()
-            && let Some(entry) = open.get_mut(&self.name)
-        {
-            entry.0 -= 1;
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Beats(VecDeque<Result<Beat, Failure>>);
-
-impl EventSource for Beats {
-    type Event = &'static str;
-
-    async fn next(&mut self) -> Result<Option<Piece<&'static str>>, Failure> {
-        match self.0.pop_front() {
-            None => Ok(None),
-            Some(Err(failure)) => Err(failure),
-            Some(Ok(Beat::Role)) => Ok(Some(Piece::Other("role", 10))),
-            Some(Ok(Beat::Quiet)) => Ok(Some(Piece::Quiet)),
-            Some(Ok(Beat::Text(text))) => Ok(Some(Piece::Content(text))),
-            Some(Ok(Beat::Wait(ms))) => {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
-                Ok(Some(Piece::Quiet))
-            }
-        }
-    }
-}
-
-impl Upstream for Script {
-    type Request = ();
-    type Answer = String;
-    type Stream = Beats;
-
-    async fn whole(&self, order: Order<'_, ()>) -> Result<Whole<String>, Failure> {
-        let (play, _visits) = self.enter(&order);
-        if matches!(play, Play::HangBeforeSending) {
-            std::future::pending::<()>().await;
-        }
-        let unsent = matches!(&play, Play::Fail(failure) if failure.class == Class::NotSent);
-        if !unsent {
-            order.sent.set();
-        }
-        match play {
-            Play::Fail(failure) => return Err(failure),
-            Play::Hang => std::future::pending().await,
-            Play::After(wait) => tokio::time::sleep(wait).await,
-            Play::FailAfter(wait, class) => {
-                tokio::time::sleep(wait).await;
-                return Err(Failure::new(class, "scripted"));
-            }
-            Play::Panic => panic!("the adapter panics, as the test wants it to"),
-            _ => tokio::task::yield_now().await,
-        }
-        let answer = order.member.name.to_string();
-        Ok(Whole { answer, usage: None, provider_task_id: None })
-    }
-
-    async fn stream(&self, order: Order<'_, ()>) -> Result<Beats, Failure> {
-        let (play, _visits) = self.enter(&order);
-        order.sent.set();
-        match play {
-            Play::Stream(beats) => Ok(Beats(beats.into())),
-            Play::Fail(failure) => Err(failure),
-            Play::Hang => std::future::pending().await,
-            _ => Ok(Beats(VecDeque::from([Ok(Beat::Text("hello"))]))),
-        }
-    }
-}
-
-/// What the journal was told.
-#[derive(Clone, Default)]
-pub(crate) struct Record(Arc<Mutex<Recorded>>);
-
-#[derive(Default)]
-pub(crate) struct Recorded {
-    pub(crate) sent: Vec<AttemptSent>,
-    pub(crate) ended: Vec<AttemptEnded>,
-}
-
-impl Record {
-    pub(crate) fn kinds(&self) -> Vec<AttemptKind> {
-        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.kind).collect()
-    }
-    pub(crate) fn waits(&self) -> Vec<Duration> {
-        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.waited).collect()
-    }
-    pub(crate) fn reasons(&self) -> Vec<String> {
-        self.0.lock().expect("unpoisoned").sent.iter().map(|sent| sent.reason.clone()).collect()
-    }
-    pub(crate) fn ended(&self) -> Vec<AttemptEnded> {
-        self.0.lock().expect("unpoisoned").ended.clone()
-    }
-}
-
-impl Journal for Record {
-    type Refusal = &'static str;
-
-    async fn sent(&self, before: Option<AttemptEnded>, next: AttemptSent) -> Result<(), &'static str> {
-        let mut recorded = self.0.lock().expect("unpoisoned");
-        recorded.ended.extend(before);
-        recorded.sent.push(next);
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Heard(Mutex<Vec<BreakerMoved>>);
-
-impl Heard {
-    pub(crate) fn moves(&self) -> Vec<BreakerMoved> {
-        self.0.lock().expect("unpoisoned").clone()
-    }
-}
-
-impl Observer for Heard {
-    fn breaker_moved(&self, moved: &BreakerMoved) {
-        self.0.lock().expect("unpoisoned").push(moved.clone());
     }
 }
 
@@ -314,6 +157,7 @@ pub(crate) struct Bench {
     specs: Mutex<Vec<Spec>>,
     accounts: Mutex<HashMap<&'static str, AccountSpec>>,
     policy: Mutex<PoolPolicy>,
+    capability: Mutex<Capability>,
 }
 
 impl Bench {
@@ -325,6 +169,8 @@ impl Bench {
         let config = Arc::new(Config {
             state: Arc::new(LocalState::new()),
             pool: Mutex::new(None),
+            alone: Mutex::default(),
+            candidates: Mutex::new(None),
             routing: Mutex::default(),
         });
         let clock = Arc::new(TokioClock::starting_at(Moment::from_millis(1_700_000_000_000)));
@@ -336,6 +182,7 @@ impl Bench {
             specs: Mutex::new(specs.into_iter().collect()),
             accounts: Mutex::default(),
             policy: Mutex::new(policy),
+            capability: Mutex::new(Capability::Text),
             config,
             clock,
             heard,
@@ -365,6 +212,16 @@ impl Bench {
         change(Arc::make_mut(&mut routing));
     }
 
+    pub(crate) fn set_capability(&self, capability: Capability) {
+        *self.capability.lock().expect("unpoisoned") = capability;
+        self.apply();
+    }
+
+    /// Who may serve in place of a model that was asked for by name, in this order.
+    pub(crate) fn set_candidates(&self, names: &[&'static str]) {
+        *self.config.candidates.lock().expect("unpoisoned") = Some(names.to_vec());
+    }
+
     pub(crate) fn remove_pool(&self) {
         *self.config.pool.lock().expect("unpoisoned") = None;
     }
@@ -372,47 +229,61 @@ impl Bench {
     fn apply(&self) {
         let state = &*self.config.state;
         let specs = self.specs.lock().expect("unpoisoned").clone();
-        let accounts = self.accounts.lock().expect("unpoisoned").clone();
         let policy = self.policy.lock().expect("unpoisoned").clone();
-        let members = specs.into_iter().map(|spec| {
-            let model = ModelId(spec.name.into());
-            let state_of = state.model(&model, policy.breaker);
-            let bindings = spec.accounts.iter().map(|label| {
-                let limits = accounts.get(label).copied().unwrap_or_default();
-                let id = AccountId((*label).into());
-                Binding {
-                    priority: Priority::default(),
-                    cooldown: state_of.binding_cooldown(&id),
-                    account: Arc::new(Account {
-                        label: (*label).into(),
-                        rate: limits.rps.map(|rps| Rate::try_new(rps, 0.0).expect("a rate")),
-                        max_concurrency: limits.max_concurrency,
-                        is_enabled: limits.is_enabled,
-                        key_revision: limits.key_revision,
-                        state: state.account(&id, limits.key_revision),
-                        id,
-                    }),
-                }
-            });
-            let accounts: Vec<_> = bindings.collect();
-            Member {
-                name: spec.name.into(),
-                provider: "sim".into(),
-                weight: Weight::try_new(spec.weight).expect("a weight"),
-                priority: Priority::try_new(spec.priority).expect("a priority"),
-                max_concurrency: spec.max_concurrency,
-                features: spec.features,
-                needs_account: !accounts.is_empty(),
-                accounts,
-                state: state_of,
-                model,
+        let capability = *self.capability.lock().expect("unpoisoned");
+        let pool = |key: &str, specs: &[Spec]| {
+            let members = specs.iter().map(|spec| self.build(spec, policy.breaker)).collect();
+            Arc::new(Pool::new(key.parse().expect("a key"), capability, policy.clone(), members, state))
+        };
+        let alone = specs.iter().map(|spec| {
+            let key = format!("model:{}", spec.name);
+            (ModelId(spec.name.into()), pool(&key, std::slice::from_ref(spec)))
+        });
+        *self.config.alone.lock().expect("unpoisoned") = alone.collect();
+        *self.config.pool.lock().expect("unpoisoned") = Some(pool(POOL, &specs));
+        state.room().open();
+    }
+
+    fn build(&self, spec: &Spec, policy: BreakerPolicy) -> Member {
+        let state = &*self.config.state;
+        let accounts = self.accounts.lock().expect("unpoisoned").clone();
+        let model = ModelId(spec.name.into());
+        let state_of = state.model(&model, policy);
+        let bindings = spec.accounts.iter().map(|label| {
+            let account = accounts.get(label).copied().unwrap_or_default();
+            let id = AccountId((*label).into());
+            Binding {
+                priority: Priority::try_new(account.priority).expect("a priority"),
+                cooldown: state_of.binding_cooldown(&id),
+                account: Arc::new(Account {
+                    label: (*label).into(),
+                    rate: account.rps.map(|rps| Rate::try_new(rps, 0.0).expect("a rate")),
+                    max_concurrency: account.max_concurrency,
+                    max_tpm: account.max_tpm,
+                    daily_limit: account.daily_limit,
+                    region: account.region.map(Into::into),
+                    is_enabled: account.is_enabled,
+                    key_revision: account.key_revision,
+                    state: state.account(&id, account.key_revision),
+                    id,
+                }),
             }
         });
-        let key: GroupKey = POOL.parse().expect("a key");
-        let members = members.collect();
-        let pool = Pool::new(key, Capability::Text, policy, members, state);
-        *self.config.pool.lock().expect("unpoisoned") = Some(Arc::new(pool));
-        state.room().open();
+        let accounts: Vec<_> = bindings.collect();
+        Member {
+            name: spec.name.into(),
+            provider: "sim".into(),
+            weight: Weight::try_new(spec.weight).expect("a weight"),
+            priority: Priority::try_new(spec.priority).expect("a priority"),
+            max_concurrency: spec.max_concurrency,
+            features: spec.features.clone(),
+            costs: spec.costs,
+            region: spec.region.map(Into::into),
+            needs_account: !accounts.is_empty(),
+            accounts,
+            state: state_of,
+            model,
+        }
     }
 
     pub(crate) fn pool(&self) -> Arc<Pool> {
@@ -429,9 +300,17 @@ impl Bench {
             route: Route::Pool(POOL.parse().expect("a key")),
             stream,
             needs: Needs { stream, ..Needs::default() },
+            expected: Usage::NONE,
+            prefer: None,
+            region: None,
             deadline: None,
             request: (),
         }
+    }
+
+    /// For one model by name.
+    pub(crate) fn job_for(&self, model: &str, stream: bool) -> Job<()> {
+        Job { route: Route::Model(ModelId(model.into())), ..self.job(stream) }
     }
 
     /// Runs a whole task to its end.
@@ -439,21 +318,35 @@ impl Bench {
         self.run_job(&self.job(false), std::future::pending()).await
     }
 
+    pub(crate) async fn run_on(&self, job: &Job<()>) -> (End, Record) {
+        self.run_job(job, std::future::pending()).await
+    }
+
     pub(crate) async fn run_job(&self, job: &Job<()>, cancel: impl Future<Output = ()>) -> (End, Record) {
         let record = Record::default();
         let served = self.engine.run(&*self.script, &record, job, cancel).await;
         let end = match served {
             Ok(Served::Whole { answer, attempt }) => {
-                record.0.lock().expect("unpoisoned").ended.push(attempt);
+                record.end(Some(attempt));
                 End::Served(answer)
             }
             Ok(Served::Stream(live)) => End::Served(live.member().name.to_string()),
             Err(Unserved { stop, attempt, .. }) => {
-                record.0.lock().expect("unpoisoned").ended.extend(attempt);
+                record.end(attempt);
                 End::Stopped(name_of(&stop))
             }
         };
         (end, record)
+    }
+
+    /// Failures in a row that the breaker of a member has counted.
+    pub(crate) fn failures(&self, name: &str) -> u32 {
+        self.member(name).state.breaker.view(self.clock.now()).consecutive_failures
+    }
+
+    /// The state of a member's first account.
+    pub(crate) fn account_of(&self, name: &str) -> Arc<Account> {
+        self.member(name).accounts.first().expect("an account").account.clone()
     }
 
     pub(crate) fn open(&self, name: &str) {
@@ -482,10 +375,11 @@ pub(crate) fn served(by: &str) -> End {
     End::Served(by.into())
 }
 
-pub(crate) fn fail(class: Class) -> Play {
-    Play::Fail(Failure::new(class, "scripted"))
-}
-
 pub(crate) fn quick_breaker() -> BreakerPolicy {
     BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() }
+}
+
+/// A member, and another for when it can't serve.
+pub(crate) fn two() -> Bench {
+    Bench::new([member("a"), member("b").priority(1)])
 }
