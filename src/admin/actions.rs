@@ -117,7 +117,7 @@ impl Admin {
             for binding in pool.members().flat_map(|member| &member.accounts) {
                 if *binding.account.id.0 == *account.id {
                     binding.cooldown.clear();
-                    binding.account.state.cooldown.clear();
+                    binding.account.state.forgive();
                 }
             }
         }

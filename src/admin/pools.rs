@@ -72,9 +72,9 @@ pub(super) async fn probe(
         tools: input["tools"].as_array().is_some_and(|tools| !tools.is_empty()),
         structured: input["response_format"]["type"] == "json_schema",
         thinking: probe.request["thinking"] == true,
-        vision: false,
+        ..Needs::default()
     };
-    let picked = admin.dry_picks(&key, n, needs)?;
+    let picked = admin.dry_picks(&key, n, &needs)?;
     let counts: Map<String, Value> =
         picked.picked.iter().map(|count| (count.model.clone(), count.picks.into())).collect();
     let excluded: Map<String, Value> = picked
@@ -154,7 +154,7 @@ impl Admin {
         })
     }
 
-    fn dry_picks(&self, key: &str, n: u32, needs: Needs) -> Result<MockPick, AdminError> {
+    fn dry_picks(&self, key: &str, n: u32, needs: &Needs) -> Result<MockPick, AdminError> {
         if !(1..=PICKS).contains(&n) {
             return Err(AdminError::invalid("n", format!("must be between 1 and {PICKS}")));
         }
@@ -351,7 +351,7 @@ impl PoolsPort for Admin {
     }
 
     fn mock_pick<'a>(&'a self, key: &'a str, n: u32) -> PortFuture<'a, MockPick> {
-        Box::pin(async move { Ok(self.dry_picks(key, n, Needs::default())?) })
+        Box::pin(async move { Ok(self.dry_picks(key, n, &Needs::default())?) })
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use forebay_engine::limits::{Rate, Slots};
 use forebay_engine::policy::{BreakerPolicy, ErrorRatePolicy, Invalid, PoolPolicy, Strategy};
 use forebay_engine::{
-    Account, AccountId, Binding, Capability, Features, GroupKey, Member, ModelId, Pool, Priority, State,
-    Weight,
+    Account, AccountId, Binding, Capability, Costs, Features, GroupKey, Member, ModelId, Pool, Priority,
+    State, Weight,
 };
 use forebay_wire::import::Problem;
 use secrecy::ExposeSecret;
@@ -19,7 +19,7 @@ use super::snapshot::{Caller, Credential, ModelTarget, PoolConfig, Provider, Sna
 use super::{account_key, export};
 use crate::auth::secrets::KeyRing;
 use crate::auth::tokens;
-use crate::ledger::Prices;
+use crate::ledger::{Micros, Prices};
 use crate::store::config::{ConfigRow, Configuration};
 
 /// Builds the snapshot of `configuration`, which [`super::check`] has passed. What outlives an edit is
@@ -56,7 +56,8 @@ pub(super) fn snapshot(
             row.group_id.as_deref().and_then(|id| configuration.pools.iter().find(|pool| pool.id == id));
         let target = model(row, pool.map(|(key, _)| key.clone()), price, &new.providers)?;
         if target.is_active && target.provider.is_enabled {
-            let policy = pool.map(|(_, policy)| policy.clone()).unwrap_or_default();
+            let mut policy = pool.map(|(_, policy)| policy.clone()).unwrap_or_default();
+            policy.fallback_on_failure = target.fallback_on_failure;
             let bound = bindings.get(row.id.as_str()).map_or(&[][..], Vec::as_slice);
             let member = || member(row, &target, bound, &accounts, policy.breaker, state);
             let key = alone_key(&row.id);
@@ -137,7 +138,11 @@ fn accounts(
             id,
             label,
             rate: wrong(rate, "account", row, "max_rps")?,
-            max_concurrency: less_headroom(row.whole("max_concurrency"), headroom),
+            max_concurrency: less_headroom(row.whole("max_concurrency"), headroom)
+                .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+            max_tpm: less_headroom(row.whole("max_tpm"), headroom),
+            daily_limit: less_headroom(row.whole("daily_limit"), headroom),
+            region: row.optional_text("region").map(Into::into),
             is_enabled: row.flag("is_enabled") && problem.is_none(),
             key_revision,
         };
@@ -147,9 +152,9 @@ fn accounts(
 }
 
 /// A limit less its headroom, but never none at all.
-fn less_headroom(limit: Option<i64>, headroom: f64) -> Option<u32> {
-    let limit = u32::try_from(limit?).unwrap_or(u32::MAX);
-    Some(((f64::from(limit) * (1.0 - headroom)).floor() as u32).max(1))
+fn less_headroom(limit: Option<i64>, headroom: f64) -> Option<u64> {
+    let limit = u64::try_from(limit?).unwrap_or_default();
+    Some((limit - (limit as f64 * headroom).ceil() as u64).max(1))
 }
 
 fn model(
@@ -178,6 +183,7 @@ fn model(
         voices: serde_json::from_value(feature(row, "voices")).unwrap_or_default(),
         fallback_on_failure: routing["fallback_on_failure"] == true,
         fallback_candidate: routing["fallback_candidate"] == true,
+        updated_at: row.updated_at,
     })
 }
 
@@ -201,8 +207,6 @@ fn member(
             priority: wrong(Priority::try_new(*priority), "model", row, "accounts")?,
         });
     }
-    let defaults = Features::default();
-    let flag = |name: &str, default: bool| feature(row, name).as_bool().unwrap_or(default);
     Ok(Member {
         model: target.id.clone(),
         name: target.name.clone(),
@@ -215,17 +219,56 @@ fn member(
             "priority",
         )?,
         max_concurrency: row.whole("max_concurrency").map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-        features: Features {
-            stream: flag("stream", defaults.stream),
-            tools: flag("tools", defaults.tools),
-            structured: flag("structured", defaults.structured),
-            thinking: flag("thinking", defaults.thinking),
-            vision: flag("vision", defaults.vision),
-        },
+        features: features(row),
+        costs: costs(&target.prices),
+        region: target.provider.region.as_deref().map(Into::into),
         needs_account: target.provider.needs_account(),
         accounts: bindings,
         state: model_state,
     })
+}
+
+/// What a model declares; what it does not declare restricts nothing.
+fn features(row: &ConfigRow) -> Features {
+    let declared: Value = serde_json::from_str(row.text("features")).unwrap_or_default();
+    let defaults = Features::default();
+    let flag = |name: &str, default: bool| declared[name].as_bool().unwrap_or(default);
+    let texts = |name: &str| {
+        let texts = declared[name].as_array()?.iter().filter_map(Value::as_str);
+        Some(texts.map(Into::into).collect())
+    };
+    let small = |value: &Value| value.as_u64().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    Features {
+        stream: flag("stream", defaults.stream),
+        tools: flag("tools", defaults.tools),
+        structured: flag("structured", defaults.structured),
+        thinking: flag("thinking", defaults.thinking),
+        vision: flag("vision", defaults.vision),
+        image_edit: flag("image_edit", defaults.image_edit),
+        // A number for every kind of material, or one a kind.
+        max_references: small(&declared["max_references"]).or_else(|| small(&declared["max_references"]["image"])),
+        ratios: texts("ratios"),
+        resolutions: texts("resolutions"),
+        durations: declared["durations"].as_array().map(|all| all.iter().filter_map(small).collect()),
+        voices: declared["voices"].as_object().map(|all| all.keys().map(|name| name.as_str().into()).collect()),
+        max_context: declared["max_context"].as_u64(),
+        max_output: declared["max_output"].as_u64(),
+    }
+}
+
+/// A model's prices as `lowest_cost` compares them.
+fn costs(prices: &Prices) -> Costs {
+    let micros = |price: Option<Micros>| u64::try_from(price.unwrap_or_default().0).unwrap_or_default();
+    Costs {
+        per_request: micros(prices.per_request),
+        input: micros(prices.input_per_1m),
+        cached_input: prices.cached_input_per_1m.map(|price| micros(Some(price))),
+        output: micros(prices.output_per_1m),
+        per_image: micros(prices.per_image),
+        per_audio_second: micros(prices.per_audio_second),
+        per_1k_characters: micros(prices.per_1k_characters),
+        per_rerank_unit: micros(prices.per_rerank_unit),
+    }
 }
 
 fn feature(row: &ConfigRow, name: &str) -> Value {
@@ -249,6 +292,9 @@ fn policy(row: &ConfigRow) -> Result<PoolPolicy, Problem> {
     });
     Ok(PoolPolicy {
         strategy: wrong(row.text("strategy").parse::<Strategy>(), "pool", row, "strategy")?,
+        dynamic_weights: row.flag("dynamic_weights"),
+        latency_target: row.whole("latency_target_ms").map(|_| ms("latency_target_ms")),
+        fallback_on_failure: false,
         breaker: BreakerPolicy {
             failure_threshold: whole("circuit_failure_threshold").max(1),
             recovery: seconds("circuit_recovery_seconds"),

@@ -20,7 +20,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use forebay_engine::breaker::BreakerState;
 use forebay_engine::policy::Routing;
-use forebay_engine::{Clock, Directory, GroupKey, ModelId, Pool, State};
+use forebay_engine::{Capability, Clock, Directory, GroupKey, ModelId, Pool, State};
 use forebay_wire::import::Problem;
 use tokio::task::JoinHandle;
 
@@ -243,6 +243,10 @@ impl Directory for Catalog {
 
     fn model(&self, model: &ModelId) -> Option<Arc<Pool>> {
         self.snapshot.load().alone.get(model).cloned()
+    }
+
+    fn candidates(&self, model: &ModelId, capability: Capability) -> Vec<Arc<Pool>> {
+        self.snapshot.load().candidates(model, capability)
     }
 
     fn routing(&self) -> Arc<Routing> {

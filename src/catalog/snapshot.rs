@@ -120,6 +120,8 @@ pub struct ModelTarget {
     pub fallback_on_failure: bool,
     /// Model mode: may serve for another model.
     pub fallback_candidate: bool,
+    /// Milliseconds UTC.
+    pub updated_at: i64,
 }
 
 /// Who serves models.
@@ -149,6 +151,15 @@ impl Provider {
     /// Calls to it carry a credential.
     pub fn needs_account(&self) -> bool {
         self.protocol != "ollama"
+    }
+
+    /// Lower is tried first: direct, preferred, other.
+    fn tier_rank(&self) -> u8 {
+        match self.tier.as_str() {
+            "direct" => 0,
+            "preferred" => 1,
+            _ => 2,
+        }
     }
 }
 
@@ -227,6 +238,23 @@ impl Snapshot {
     /// The active pools, by key.
     pub fn pool_configs(&self) -> impl Iterator<Item = &Arc<PoolConfig>> {
         self.configs.values().filter(|config| config.is_active)
+    }
+
+    /// The models that may serve for `model`, of the same capability: by their provider's tier, then the
+    /// newest first.
+    pub fn candidates(&self, model: &ModelId, capability: Capability) -> Vec<Arc<Pool>> {
+        let mut candidates: Vec<&ModelTarget> = self
+            .models
+            .values()
+            .map(|candidate| &**candidate)
+            .filter(|candidate| candidate.fallback_candidate && candidate.capability == capability)
+            .filter(|candidate| candidate.id != *model && self.alone.contains_key(&candidate.id))
+            .collect();
+        candidates.sort_by(|a, b| {
+            let key = |of: &ModelTarget| (of.provider.tier_rank(), std::cmp::Reverse(of.updated_at));
+            key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        candidates.into_iter().filter_map(|candidate| self.alone.get(&candidate.id).cloned()).collect()
     }
 
     /// The id of a model by id, name or alias.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_engine::attempt::AttemptEnded;
 use forebay_engine::live::LiveStream;
 use forebay_engine::task::{Job, Served, Stop, Unserved};
-use forebay_engine::{Class, Engine, Usage};
+use forebay_engine::{Class, Engine, Needs, Usage};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -124,7 +124,11 @@ impl<U: ModelUpstream> Gateway<U> {
             task: task_id.clone(),
             route: asked.route.clone(),
             stream: asked.stream || asked.operation.answers_a_file(),
-            needs: asked.needs.clone(),
+            // Four bytes to a token, as usage is estimated.
+            needs: Needs { context_tokens: worst.input_tokens / 4, ..asked.needs.clone() },
+            expected: Usage { input_tokens: worst.input_tokens / 4, ..worst },
+            prefer: asked.prefer.clone(),
+            region: asked.region.clone(),
             deadline: asked.deadline,
             request: ask,
         };

@@ -1,4 +1,4 @@
-//! What a simulated model says, whole and streamed.
+//! What a simulated model says: refusals, and chat completions, whole and streamed.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,19 +15,15 @@ use super::Visit;
 use super::behaviour::Behaviour;
 
 /// A part of a streamed body: bytes, a pause, or the end of the connection.
-enum Part {
+pub(super) enum Part {
     Bytes(Bytes),
     Pause(Duration),
     Hang,
     Cut,
 }
 
-/// The answer of `model`, which behaves like `behaviour`.
-pub(super) fn answer(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Response<Body> {
-    if let Some(response) = refusal(behaviour) {
-        visit.finished();
-        return response;
-    }
+/// The chat completion of `model`, which behaves like `behaviour`.
+pub(super) fn chat(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Response<Body> {
     if request["stream"] == true {
         streamed(model, behaviour, request, visit)
     } else {
@@ -36,7 +32,7 @@ pub(super) fn answer(model: &str, behaviour: Behaviour, request: &Value, visit: 
 }
 
 /// An answer that needs no model to give it.
-fn refusal(behaviour: Behaviour) -> Option<Response<Body>> {
+pub(super) fn refusal(behaviour: Behaviour) -> Option<Response<Body>> {
     let response = match behaviour {
         Behaviour::RateLimited(after) => {
             let mut response = error(429, "rate_limit_exceeded", "Rate limit reached for requests");
@@ -54,6 +50,7 @@ fn refusal(behaviour: Behaviour) -> Option<Response<Body>> {
         }
         Behaviour::Status(status) => error(status, "simulated", "simulated failure"),
         Behaviour::Quota => error(429, "insufficient_quota", "You exceeded your current quota"),
+        Behaviour::Context => error(400, "context_length_exceeded", "This model's maximum context length is 8 tokens"),
         Behaviour::Policy => error(400, "content_policy_violation", "Your request was rejected"),
         Behaviour::Html => {
             let mut response = Response::new(Body::from("<html><body>hello</body></html>"));
@@ -94,17 +91,25 @@ fn whole(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Re
         ),
     };
     let bytes = Bytes::from(body.to_string());
-    let parts = match behaviour {
-        Behaviour::HangAfterHeaders | Behaviour::HangAfterRole => vec![Part::Hang],
-        Behaviour::HangAfterContent => vec![Part::Bytes(bytes.slice(..bytes.len() / 2)), Part::Hang],
-        Behaviour::CutBeforeContent => vec![Part::Cut],
-        Behaviour::CutAfterContent => vec![Part::Bytes(bytes.slice(..bytes.len() / 2)), Part::Cut],
-        _ => {
+    match broken(behaviour, &bytes) {
+        Some(parts) => in_parts(parts, visit, "application/json"),
+        None => {
             visit.finished();
-            return json_response(200, &body);
+            json_response(200, &body)
         }
-    };
-    in_parts(parts, visit, "application/json")
+    }
+}
+
+/// A whole body that does not come to its end, where `behaviour` is one of those.
+pub(super) fn broken(behaviour: Behaviour, bytes: &Bytes) -> Option<Vec<Part>> {
+    let half = || Part::Bytes(bytes.slice(..bytes.len() / 2));
+    Some(match behaviour {
+        Behaviour::HangAfterHeaders | Behaviour::HangAfterRole => vec![Part::Hang],
+        Behaviour::HangAfterContent => vec![half(), Part::Hang],
+        Behaviour::CutBeforeContent => vec![Part::Cut],
+        Behaviour::CutAfterContent => vec![half(), Part::Cut],
+        _ => return None,
+    })
 }
 
 fn streamed(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) -> Response<Body> {
@@ -204,7 +209,7 @@ fn tool_call(chunk: &dyn Fn(Value, Option<&str>) -> Value) -> Vec<Part> {
         .collect()
 }
 
-fn in_parts(parts: Vec<Part>, visit: Visit, content_type: &'static str) -> Response<Body> {
+pub(super) fn in_parts(parts: Vec<Part>, visit: Visit, content_type: &'static str) -> Response<Body> {
     let body = stream::iter(parts).then(|part| async {
         match part {
             Part::Bytes(bytes) => Some(Ok(bytes)),
@@ -253,7 +258,7 @@ fn choices(message: &Value) -> Value {
     json!([{"index": 0, "message": message, "finish_reason": "stop"}])
 }
 
-fn usage_of(request: &Value, completion_tokens: u64) -> Value {
+pub(super) fn usage_of(request: &Value, completion_tokens: u64) -> Value {
     let prompt_tokens = request["messages"].to_string().len() as u64 / 4;
     json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens,
            "total_tokens": prompt_tokens + completion_tokens})
@@ -267,6 +272,25 @@ pub(super) fn json_response(status: u16, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A recorded answer.
+pub(super) fn recorded(recorded: &super::Recorded) -> Response<Body> {
+    let mut response = match &recorded.body {
+        Value::String(text) => {
+            let mut response = Response::new(Body::from(text.clone()));
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+            response
+        }
+        body => json_response(200, body),
+    };
+    *response.status_mut() = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in &recorded.headers {
+        if let (Ok(name), Ok(value)) = (header::HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
     response
 }
 

@@ -56,6 +56,12 @@ pub enum Behaviour {
     Tools,
     /// `reset`: reads the request and closes the connection.
     Reset,
+    /// `context`: 400, the request is longer than the model's context.
+    Context,
+    /// `once-500`: that status for the first request after it was switched, and then answers.
+    Once(u16),
+    /// `partial`: of the images that were asked for, the last could not be made.
+    Partial,
 }
 
 /// A word that names no behaviour.
@@ -65,7 +71,7 @@ pub struct UnknownBehaviour(String);
 
 const WORDS: &str = "ok, slow-MS, flaky-PERCENT, pieces-N-MS, bulk-N, 429, 429-SECONDS, 400–599, quota, policy, hang, \
      hang-headers, hang-role, hang-content, cut, cut-content, error-in-200, empty-choices, empty-content, \
-     bad-json, html, no-done, odd, tools, reset";
+     bad-json, html, no-done, odd, tools, reset, context, partial, once-STATUS";
 
 impl FromStr for Behaviour {
     type Err = UnknownBehaviour;
@@ -93,6 +99,8 @@ impl FromStr for Behaviour {
             "odd" => Self::Odd,
             "tools" => Self::Tools,
             "reset" => Self::Reset,
+            "context" => Self::Context,
+            "partial" => Self::Partial,
             _ => {
                 let parts: Vec<_> = word.split('-').collect();
                 return match parts[..] {
@@ -105,6 +113,10 @@ impl FromStr for Behaviour {
                         Ok(Self::Pieces(number(count)?, Duration::from_millis(number(ms)?.into())))
                     }
                     ["bulk", count] => Ok(Self::Bulk(number(count)?)),
+                    ["once", status] => match number(status)? {
+                        status @ 400..=599 => Ok(Self::Once(status as u16)),
+                        _ => Err(unknown()),
+                    },
                     ["429", seconds] => Ok(Self::RateLimited(Some(number(seconds)?))),
                     [status] => match number(status)? {
                         status @ 400..=599 => Ok(Self::Status(status as u16)),
@@ -146,6 +158,9 @@ impl fmt::Display for Behaviour {
             Self::Odd => f.write_str("odd"),
             Self::Tools => f.write_str("tools"),
             Self::Reset => f.write_str("reset"),
+            Self::Context => f.write_str("context"),
+            Self::Partial => f.write_str("partial"),
+            Self::Once(status) => write!(f, "once-{status}"),
         }
     }
 }
@@ -157,7 +172,7 @@ mod tests {
     #[test]
     fn every_word_reads_back_as_it_is_written() {
         let words = "ok slow-2000 flaky-30 pieces-20-100 bulk-400 429 429-7 500 502 401 quota policy hang hang-headers hang-role \
-            hang-content cut cut-content error-in-200 empty-choices empty-content bad-json html no-done odd tools reset";
+            hang-content cut cut-content error-in-200 empty-choices empty-content bad-json html no-done odd tools reset context partial once-500";
         for word in words.split_whitespace() {
             assert_eq!(word.parse::<Behaviour>().expect(word).to_string(), word);
         }

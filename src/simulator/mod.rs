@@ -6,6 +6,7 @@
 
 mod answer;
 pub mod behaviour;
+mod capability;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -60,8 +61,23 @@ struct Model {
     behaviour: Option<Behaviour>,
     visits: Visits,
     last_key: Option<String>,
+    /// The body of the last request; a form's fields.
+    last_request: Value,
+    /// What it says instead of anything else: status, headers, body.
+    recorded: Option<Recorded>,
     /// How often each `user` was asked for: a test marks its requests with it.
     users: HashMap<String, u32>,
+}
+
+/// An answer as some provider was seen to give it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The status.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// JSON, or a text that is sent as it is.
+    pub body: Value,
 }
 
 impl Simulator {
@@ -104,6 +120,16 @@ impl Simulator {
         self.shared.models().get(model)?.last_key.clone()
     }
 
+    /// The body of a model's last request, or the fields of its form.
+    pub fn last_request(&self, model: &str) -> Value {
+        self.shared.models().get(model).map(|model| model.last_request.clone()).unwrap_or_default()
+    }
+
+    /// From now on a model gives this answer, whatever it is asked; `None` ends that.
+    pub fn record(&self, model: &str, recorded: Option<Recorded>) {
+        self.shared.models().entry(model.to_owned()).or_default().recorded = recorded;
+    }
+
     /// How often each `user` field came, at whichever model.
     pub fn users(&self) -> HashMap<String, u32> {
         let mut users = HashMap::new();
@@ -143,9 +169,11 @@ impl Shared {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(self: &Arc<Self>, model: &str, key: Option<String>, user: Option<&str>) -> (Behaviour, Visit) {
+    fn enter(self: &Arc<Self>, model: &str, key: Option<String>, request: &Value) -> (Behaviour, Visit) {
         let mut models = self.models();
         let known = models.entry(model.to_owned()).or_default();
+        let user = request["user"].as_str();
+        known.last_request = request.clone();
         known.visits.requests += 1;
         known.visits.open += 1;
         known.visits.peak = known.visits.peak.max(known.visits.open);
@@ -154,6 +182,9 @@ impl Shared {
             *known.users.entry(user.to_owned()).or_default() += 1;
         }
         let behaviour = known.behaviour.or_else(|| model.parse().ok()).unwrap_or_default();
+        if matches!(behaviour, Behaviour::Once(_)) {
+            known.behaviour = Some(Behaviour::Ok);
+        }
         drop(models);
         self.changed.send_replace(());
         (behaviour, Visit { shared: self.clone(), model: model.to_owned(), done: false.into() })
@@ -192,6 +223,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) 
         .route("/control", get(overview))
         .route("/control/refuse", post(refuse))
         .route("/control/{model}", put(switch).delete(forget))
+        .merge(capability::routes(address))
         .with_state(shared.clone());
     let mut listener = Some(listener);
     loop {
@@ -218,21 +250,45 @@ async fn chat(
     Json(request): Json<Value>,
 ) -> answer::Made {
     let model = request["model"].as_str().unwrap_or_default().to_owned();
-    let key = headers
-        .get(axum::http::header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer ").map(str::to_owned));
-    let (behaviour, visit) = shared.enter(&model, key, request["user"].as_str());
-    let behaviour = match behaviour {
-        Behaviour::Hang => std::future::pending().await,
-        Behaviour::Reset => return Ok(answer::reset()),
-        Behaviour::Slow(wait) => {
-            tokio::time::sleep(wait).await;
-            Behaviour::Ok
+    Ok(shared.serve(&headers, &model, &request, answer::chat).await)
+}
+
+impl Shared {
+    /// Counts a request, behaves as the model does, and lets `answers` say what is left to say.
+    async fn serve(
+        self: &Arc<Self>,
+        headers: &axum::http::HeaderMap,
+        model: &str,
+        request: &Value,
+        answers: impl FnOnce(&str, Behaviour, &Value, Visit) -> Response<Body>,
+    ) -> Response<Body> {
+        let key = headers
+            .get(axum::http::header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer").map(str::to_owned))
+            .map(|key| key.trim_start_matches([' ', ';']).to_owned());
+        let (behaviour, visit) = self.enter(model, key, request);
+        let recorded = self.models().get(model).and_then(|model| model.recorded.clone());
+        if let Some(recorded) = recorded {
+            visit.finished();
+            return answer::recorded(&recorded);
         }
-        Behaviour::Flaky(percent) if rand::random_range(0..100) < percent => Behaviour::Status(500),
-        other => other,
-    };
-    Ok(answer::answer(&model, behaviour, &request, visit))
+        let behaviour = match behaviour {
+            Behaviour::Hang => std::future::pending().await,
+            Behaviour::Reset => return answer::reset(),
+            Behaviour::Slow(wait) => {
+                tokio::time::sleep(wait).await;
+                Behaviour::Ok
+            }
+            Behaviour::Once(status) => Behaviour::Status(status),
+            Behaviour::Flaky(percent) if rand::random_range(0..100) < percent => Behaviour::Status(500),
+            other => other,
+        };
+        if let Some(response) = answer::refusal(behaviour) {
+            visit.finished();
+            return response;
+        }
+        answers(model, behaviour, request, visit)
+    }
 }
 
 async fn overview(State(shared): State<Arc<Shared>>) -> Json<Value> {

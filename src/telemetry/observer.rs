@@ -40,7 +40,7 @@ impl Observer for Telemetry {
             from: transition.from.to_string(),
             to: transition.to.to_string(),
             cause: cause.to_owned(),
-            detail: None,
+            detail: moved.class.map(|class| class.to_string()),
             generation: transition.generation,
             by_operator: None,
             attempt: moved.task.as_ref().zip(moved.attempt).map(|(task, seq)| (task.to_string(), seq)),

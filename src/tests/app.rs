@@ -36,6 +36,10 @@ pub(crate) struct Plan {
     pub(crate) size: usize,
     /// All in one tier, with these weights.
     pub(crate) weights: Option<[u32; 3]>,
+    /// What the pool generates; empty = text.
+    pub(crate) capability: &'static str,
+    /// Fields over the provider's.
+    pub(crate) provider: Value,
     /// A database other than a new SQLite file.
     pub(crate) database_url: Option<String>,
 }
@@ -308,6 +312,8 @@ pub(crate) fn settings(folder: &Path, database_url: Option<String>) -> Settings 
 }
 
 fn file(sim: &Simulator, plan: &Plan) -> String {
+    let capability = if plan.capability.is_empty() { "text" } else { plan.capability };
+    let key = format!("main_{capability}");
     let size = if plan.size == 0 { MODELS.len() } else { plan.size };
     let names = &MODELS[..size];
     let accounts: Vec<Value> = names
@@ -325,20 +331,22 @@ fn file(sim: &Simulator, plan: &Plan) -> String {
         .map(|(place, name)| {
             let weight = plan.weights.map_or(1, |weights| weights[place]);
             let priority = if plan.weights.is_some() { 0 } else { place };
-            let mut model = json!({"name": name, "provider": "sim", "upstream_model": name, "capability": "text",
-                "pool": "main_text", "weight": weight, "priority": priority, "max_concurrency": 1000,
+            let mut model = json!({"name": name, "provider": "sim", "upstream_model": name, "capability": capability,
+                "pool": key, "weight": weight, "priority": priority, "max_concurrency": 1000,
                 "prices": {"input_per_1m": "0.10", "output_per_1m": "0.30"},
                 "accounts": [{"label": format!("acc-{name}"), "priority": 0}]});
             merge(&mut model, plan.models[name].clone());
             model
         })
         .collect();
-    let mut pool = json!({"group_key": "main_text", "name": "Main text", "capability": "text",
+    let mut pool = json!({"group_key": key, "name": "Main", "capability": capability,
         "price": {"input_per_1m": "0.50", "output_per_1m": "1.50"}});
     merge(&mut pool, plan.pool.clone());
+    let mut provider = json!({"key": "sim", "name": "Simulator", "protocol": "openai", "base_url": sim.base_url(),
+                              "tier": "other", "allow_private_network": true});
+    merge(&mut provider, plan.provider.clone());
     let mut file = json!({
-        "providers": [{"key": "sim", "name": "Simulator", "protocol": "openai", "base_url": sim.base_url(),
-                       "tier": "other", "allow_private_network": true}],
+        "providers": [provider],
         "accounts": accounts, "pools": [pool], "models": models,
     });
     if !plan.settings.is_null() {

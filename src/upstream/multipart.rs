@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
+use forebay_engine::{Class, Failure};
+use futures::TryStreamExt;
+use reqwest::multipart::{Form, Part};
 use serde_json::{Map, Value};
 
 use super::call::Call;
@@ -10,80 +13,70 @@ use super::files::File;
 
 /// A form of `model`, the fields of `input` and `files`. A list is a field for each of its values, and
 /// an object is its JSON.
-pub(super) fn form(model: &str, input: &Map<String, Value>, files: &[File]) -> Call {
-    let boundary = format!("forebay-{}", uuid::Uuid::new_v4().simple());
-    let size: usize = files.iter().map(|file| file.bytes.len() + 256).sum();
-    let mut body = BytesMut::with_capacity(size + 1_024);
-    let mut field = |name: &str, value: &str| {
-        body.put_slice(format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{value}\r\n", quoted(name)).as_bytes());
-    };
-    field("model", model);
+pub(super) async fn form(model: &str, input: &Map<String, Value>, files: Vec<File>) -> Result<Call, Failure> {
+    let mut form = Form::new().text("model", model.to_owned());
     for (name, value) in input {
         match value {
             Value::Null => {}
             Value::Array(list) => {
-                let name = format!("{}[]", name.trim_end_matches("[]"));
-                list.iter().for_each(|value| field(&name, &plain(value)));
+                for value in list {
+                    form = form.text(format!("{name}[]"), plain(value));
+                }
             }
-            value => field(name, &plain(value)),
+            value => form = form.text(name.clone(), plain(value)),
         }
     }
-    for file in files {
-        let head = format!(
-            "--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"; filename=\"{}\"\r\nContent-Type: {}\r\n\r\n",
-            quoted(&file.name),
-            quoted(&file.file_name),
-            file.content_type
-        );
-        body.put_slice(head.as_bytes());
-        body.put_slice(&file.bytes);
-        body.put_slice(b"\r\n");
+    for File { name, file_name, content_type, bytes } in files {
+        let part = Part::stream(bytes).file_name(file_name);
+        let part = part.mime_str(&content_type).map_err(|_| Failure {
+            param: Some(name.clone()),
+            ..Failure::new(Class::Request, format!("{name}: '{content_type}' is no content type"))
+        })?;
+        form = form.part(name, part);
     }
-    body.put_slice(format!("--{boundary}--\r\n").as_bytes());
-    let content_type = Cow::Owned(format!("multipart/form-data; boundary={boundary}"));
-    Call { content_type, ..Call::json(body.freeze()) }
+    let content_type = Cow::Owned(format!("multipart/form-data; boundary={}", form.boundary()));
+    // Everything in it is here already: no piece can fail.
+    let collect = form.into_stream().try_fold(BytesMut::new(), async |mut whole, piece| {
+        whole.put(piece);
+        Ok(whole)
+    });
+    let body = collect.await.map_err(|error| Failure::new(Class::NotSent, error.to_string()))?;
+    Ok(Call { content_type, ..Call::json(body.freeze()) })
 }
 
-fn plain(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        value => Cow::Owned(value.to_string()),
-    }
-}
-
-/// As browsers write a name: what would end it is percent-encoded.
-fn quoted(text: &str) -> String {
-    text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_form_has_its_fields_its_lists_and_its_files() {
-        let file = File {
+    fn file(content_type: &str) -> File {
+        File {
             name: "image".into(),
-            file_name: "a\"b.png".into(),
-            content_type: "image/png".into(),
+            file_name: "a.png".into(),
+            content_type: content_type.into(),
             bytes: Bytes::from_static(b"\x89PNG"),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn a_form_has_its_fields_its_lists_and_its_files() {
         let input = json!({"prompt": "a cat", "n": 2, "tags": ["a", "b"], "nothing": null});
-        let call = form("m", input.as_object().expect("an object"), &[file]);
+        let input = input.as_object().expect("an object");
+        let call = form("m", input, vec![file("image/png")]).await.expect("a form");
         let boundary = call.content_type.strip_prefix("multipart/form-data; boundary=").expect("a boundary");
         let body = String::from_utf8_lossy(&call.body).into_owned();
         assert_eq!(body.matches(&format!("--{boundary}\r\n")).count(), 6);
-        assert!(body.ends_with(&format!("--{boundary}--\r\n")));
-        for part in [
-            "name=\"model\"\r\n\r\nm\r\n",
-            "name=\"prompt\"\r\n\r\na cat\r\n",
-            "name=\"n\"\r\n\r\n2\r\n",
-            "name=\"tags[]\"\r\n\r\nb\r\n",
-            "filename=\"a%22b.png\"\r\nContent-Type: image/png\r\n\r\n",
-        ] {
-            assert!(body.contains(part), "{part}");
+        for part in ["name=\"model\"", "a cat", "name=\"n\"", "filename=\"a.png\"", "Content-Type: image/png", "PNG"] {
+            assert!(body.contains(part), "{part} in {body}");
         }
+        assert!(!body.contains("nothing"));
+        let wrong = form("m", input, vec![file("no type")]).await.expect_err("no content type");
+        assert_eq!((wrong.class, wrong.param.as_deref()), (Class::Request, Some("image")));
     }
 }

@@ -6,7 +6,7 @@ use forebay_engine::{Class, Failure, Usage};
 use forebay_wire::chat::AnswerContent;
 use forebay_wire::classify::classify_inside;
 use forebay_wire::content::{has_image, is_embedding, is_moderation, is_rerank, transcript_chars};
-use forebay_wire::responses;
+use forebay_wire::responses::WholeResponse;
 use forebay_wire::usage::read_usage;
 use serde_json::{Map, Value};
 
@@ -152,12 +152,15 @@ fn check_length(
 }
 
 fn response_usage(ask: &Ask, body: &Value) -> Result<Usage, Failure> {
-    let read = responses::read(body);
+    let read = WholeResponse::read(body);
     if let Some(failure) = read.failure {
         return Err(Failure { billed: read.usage, ..failure });
     }
-    check_length(ask, read.content_bytes, read.text_chars, read.usage)?;
-    Ok(read.usage.unwrap_or_else(|| Usage::estimate(ask.fields.len() as u64, read.content_bytes as u64)))
+    if !read.status.is_answer() {
+        return Err(bad("a response that is not at its end", read.usage));
+    }
+    check_length(ask, read.content.bytes, read.content.text_chars, read.usage)?;
+    Ok(read.usage.unwrap_or_else(|| Usage::estimate(ask.fields.len() as u64, read.content.bytes as u64)))
 }
 
 /// Images that are there; where some failed, the rest are the answer.

@@ -75,7 +75,7 @@ impl Protocol {
             (Self::DashScope, Operation::Rerank) => Ok(dashscope::rerank(model, ask)),
             (_, Operation::ImageEdit | Operation::Transcription) => {
                 let files = files::collect(stranger, &ask.files).await?;
-                Ok(multipart::form(&model.upstream_model, &ask.input, &openai::named(files)))
+                multipart::form(&model.upstream_model, &ask.input, openai::named(files)).await
             }
             _ => Ok(openai::call(model, ask, stream, self.thinking_field(ask))),
         }

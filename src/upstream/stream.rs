@@ -8,7 +8,7 @@ use forebay_engine::stream::{EventSource, Piece};
 use forebay_engine::{Class, Failure};
 use forebay_wire::chat::Chunk;
 use forebay_wire::classify::classify_inside;
-use forebay_wire::responses;
+use forebay_wire::responses::ResponseEvent;
 use forebay_wire::sse::Decoder;
 use http::header::CONTENT_TYPE;
 use reqwest::Response;
@@ -195,7 +195,7 @@ impl EventStream {
     }
 
     fn understand_response(&mut self, event: Value) -> Result<(bool, StreamEvent), Failure> {
-        let read = responses::read_event(&event);
+        let read = ResponseEvent::read(&event);
         if let Some(failure) = read.failure {
             return Err(self.secret.redacted(Failure { billed: read.usage, ..failure }));
         }
@@ -203,7 +203,7 @@ impl EventStream {
         self.usage = read.usage.or(self.usage);
         self.content_bytes += read.content_bytes as u64;
         if self.provider_task_id.is_none() {
-            self.provider_task_id = event.pointer("/response/id").and_then(Value::as_str).map(str::to_owned);
+            self.provider_task_id = read.id;
         }
         Ok((read.content_bytes > 0, StreamEvent::Response(self.object(event)?)))
     }

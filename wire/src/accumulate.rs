@@ -1,4 +1,4 @@
-//! A streamed chat completion put together again: what a replay of it, and its task's page, show.
+//! A streamed completion put together again: what a replay of it, and its task's page, show.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,8 @@ pub struct Accumulator {
 
 #[derive(Debug, Default)]
 struct Choice {
+    /// Of the older completions, which have no messages.
+    text: Option<String>,
     texts: BTreeMap<&'static str, String>,
     tool_calls: BTreeMap<u64, ToolCall>,
     finish_reason: Option<String>,
@@ -42,6 +44,9 @@ impl Accumulator {
             if let Some(reason) = part.get("finish_reason").and_then(Value::as_str) {
                 choice.finish_reason = Some(reason.to_owned());
             }
+            if let Some(text) = part.get("text").and_then(Value::as_str) {
+                choice.text.get_or_insert_default().push_str(text);
+            }
             let Some(delta) = part.get("delta") else { continue };
             for name in TEXTS {
                 if let Some(text) = delta.get(name).and_then(Value::as_str) {
@@ -71,6 +76,9 @@ impl Choice {
     }
 
     fn whole(&self, index: u64) -> Value {
+        if let Some(text) = &self.text {
+            return json!({"index": index, "text": text, "finish_reason": self.finish_reason});
+        }
         let mut message = Map::new();
         message.insert("role".into(), "assistant".into());
         message.insert("content".into(), Value::Null);
@@ -112,5 +120,15 @@ mod tests {
             "role": "assistant", "content": "Hello",
             "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}]);
         assert_eq!(whole.choices(), expected);
+    }
+
+    #[test]
+    fn an_older_completion_is_a_text_again() {
+        let mut whole = Accumulator::new();
+        for (text, finish) in [("Hel", None), ("lo", Some("stop"))] {
+            let chunk = json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}]});
+            whole.add(chunk.as_object().expect("an object"));
+        }
+        assert_eq!(whole.choices(), json!([{"index": 0, "text": "Hello", "finish_reason": "stop"}]));
     }
 }

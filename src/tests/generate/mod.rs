@@ -2,6 +2,7 @@
 
 mod answers;
 mod breaker;
+mod capabilities;
 mod databases;
 mod input;
 mod keys;
