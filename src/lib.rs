@@ -10,6 +10,7 @@ pub mod demo;
 pub mod exchange;
 pub mod gateway;
 pub mod ledger;
+mod days;
 mod listen;
 pub mod results;
 pub mod simulator;
@@ -42,7 +43,7 @@ use crate::ledger::Ledger;
 use crate::results::Results;
 use crate::store::events::BreakerEvents;
 use crate::store::{Store, StoreError};
-use crate::telemetry::{Metrics, Telemetry};
+use crate::telemetry::{Metrics, News, Scraped, Telemetry};
 use crate::upstream::HttpUpstream;
 use crate::web::{Ports, WebOptions};
 
@@ -152,7 +153,8 @@ impl Server {
         };
         let ledger = Ledger::start(store.clone(), node.clone(), options).await?;
         let breaker_events = BreakerEvents::start(store.clone(), &node);
-        let telemetry = Arc::new(Telemetry::new(metrics.clone(), breaker_events.clone()));
+        let news = News::new();
+        let telemetry = Arc::new(Telemetry::new(metrics.clone(), breaker_events.clone(), news.clone()));
         let engine = Engine::new(catalog.clone(), clock.clone(), outside.random.clone(), telemetry);
 
         let draining = Arc::new(AtomicBool::new(false));
@@ -161,10 +163,11 @@ impl Server {
         let results = Results::new(settings.data_dir.join("results"), keys, &public_url, clock.clone());
         let gateway = Gateway::new(
             engine,
-            upstream,
+            upstream.clone(),
             ledger.clone(),
             catalog.clone(),
             metrics.clone(),
+            news.clone(),
             results.clone(),
             draining.clone(),
             work.clone(),
@@ -173,7 +176,9 @@ impl Server {
             catalog: catalog.clone(),
             ledger: ledger.clone(),
             operators: auth::Operators::new(store.clone()),
-            state,
+            state: state.clone(),
+            trial: upstream,
+            news,
             clock: clock.clone(),
             random: outside.random.clone(),
             events: breaker_events,
@@ -186,15 +191,23 @@ impl Server {
             .nest("/api/admin", admin.routes())
             .merge(web::console(ports_of(&admin), web_options(settings, &public_url)))
             .layer(sessions);
+        let scraped = Scraped {
+            catalog: catalog.clone(),
+            ledger: ledger.clone(),
+            state: state.clone(),
+            clock: clock.clone(),
+        };
         let token = settings.metrics_token.as_ref().map(ExposeSecret::expose_secret);
         let router = gateway
             .routes()
             .merge(results.routes())
             .merge(operators)
-            .merge(telemetry::metrics_routes(metrics.clone(), catalog.clone(), ledger.clone(), clock, token))
+            .merge(telemetry::metrics_routes(metrics.clone(), scraped, token))
             .fallback(gateway::unknown)
             .layer(CatchPanicLayer::custom(|_| gateway::panicked()))
             .layer(axum::middleware::from_fn(gateway::finish));
+        days::tell(&catalog, &ledger, &*state, clock.now(), &settings.time_zone).await?;
+        tokio::spawn(days::watch(catalog.clone(), ledger.clone(), state, clock, settings.time_zone.clone()));
         catalog.watch();
         tokio::spawn(metrics.upkeep());
         if settings.redis_url.is_some() {

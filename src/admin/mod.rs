@@ -8,10 +8,12 @@ mod breakers;
 mod callers;
 mod configuration;
 mod error;
+mod news;
 mod operator;
 mod pools;
 mod tasks;
 mod times;
+mod trials;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +28,9 @@ use jiff::tz::TimeZone;
 use crate::auth::Operators;
 use crate::auth::throttle::Throttle;
 use crate::catalog::Catalog;
+use crate::exchange::Trial;
 use crate::ledger::{BreakerEvents, Ledger};
+use crate::telemetry::News;
 
 pub use error::AdminError;
 
@@ -43,6 +47,10 @@ pub struct Parts {
     pub operators: Operators,
     /// What outlives an edit: breakers, cooldowns, what is in flight.
     pub state: Arc<dyn State>,
+    /// Small calls to upstreams.
+    pub trial: Arc<dyn Trial>,
+    /// What happens, as it happens.
+    pub news: News,
     /// The engine's clock.
     pub clock: Arc<dyn Clock>,
     /// For dry picks.
@@ -95,10 +103,13 @@ impl Admin {
             .route("/pools/{name}", get(pools::show).merge(configuration::rows(Section::Pools)))
             .route("/pools/{name}/mock-generate-probe", post(pools::probe))
             .route("/models/{name}", configuration::rows(Section::Models))
+            .route("/models/{name}/test", post(trials::model))
             .route("/models/{name}/accounts/{label}", put(accounts::bind).delete(accounts::unbind))
             .route("/providers/{name}", configuration::rows(Section::Providers))
             .route("/accounts/{name}", configuration::rows(Section::Accounts))
             .route("/accounts/{name}/clear-cooldown", post(accounts::clear_cooldown))
+            .route("/accounts/{name}/test", post(trials::account))
+            .route("/events", get(news::stream))
             .route("/callers", get(callers::list))
             .route("/callers/{name}", configuration::rows(Section::Callers))
             .route("/callers/{name}/tokens", post(callers::create_token))

@@ -135,7 +135,7 @@ impl Admin {
             "provider": row.text("provider"),
             "upstream_model": row.text("upstream_model"),
             "weight": row.whole("weight"),
-            "effective_weight": row.whole("weight"),
+            "effective_weight": effective_weight(snapshot, row, now),
             "priority": row.whole("priority"),
             "max_concurrency": row.whole("max_concurrency"),
             "is_active": row.flag("is_active"),
@@ -261,7 +261,7 @@ impl Admin {
                 generation: view.generation,
             },
             in_flight: state.in_flight.taken().into(),
-            effective_weight_milli: u64::try_from(row.whole("weight").unwrap_or(1)).unwrap_or(1) * 1_000,
+            effective_weight_milli: (effective_weight(snapshot, row, now) * 1_000.0).round() as u64,
             calls: recent.calls,
             failed: recent.failures,
             cooldowns,
@@ -357,6 +357,17 @@ impl PoolsPort for Admin {
 
 fn pool_row<'a>(snapshot: &'a Snapshot, key: &str) -> Result<&'a ConfigRow, AdminError> {
     snapshot.rows.find(Section::Pools, key).ok_or_else(|| AdminError::not_found(format!("pool {key}")))
+}
+
+/// The weight by which a model is drawn in its pool now.
+fn effective_weight(snapshot: &Snapshot, row: &ConfigRow, now: Moment) -> f64 {
+    let id = ModelId(row.id.as_str().into());
+    let pool = snapshot.models.get(&id).and_then(|model| snapshot.pools.get(model.pool.as_ref()?));
+    let member = pool.and_then(|pool| Some((pool, pool.members().find(|member| member.model == id)?)));
+    member.map_or_else(
+        || row.whole("weight").unwrap_or(1) as f64,
+        |(pool, member)| pool.effective_weight(member, now),
+    )
 }
 
 /// The models of a pool, by priority, then name; inactive ones too.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::settings::Settings;
 use super::snapshot::{Caller, Credential, ModelTarget, PoolConfig, Provider, Snapshot, Target, TokenRow};
-use super::{account_key, export};
+use super::{account_key, export, own_key};
 use crate::auth::secrets::KeyRing;
 use crate::auth::tokens;
 use crate::ledger::{Micros, Prices};
@@ -59,7 +59,8 @@ pub(super) fn snapshot(
             let mut policy = pool.map(|(_, policy)| policy.clone()).unwrap_or_default();
             policy.fallback_on_failure = target.fallback_on_failure;
             let bound = bindings.get(row.id.as_str()).map_or(&[][..], Vec::as_slice);
-            let member = || member(row, &target, bound, &accounts, policy.breaker, state);
+            let own = own_accounts(row, keys, state, &mut new);
+            let member = || member(row, &target, bound, &accounts, &own, policy.breaker, state);
             let key = alone_key(&row.id);
             let alone = Pool::new(key, target.capability, policy.clone(), vec![member()?], state);
             new.alone.insert(target.id.clone(), Arc::new(alone));
@@ -151,6 +152,37 @@ fn accounts(
     Ok(accounts)
 }
 
+/// A model's own keys as accounts that nothing limits, in their order.
+fn own_accounts(row: &ConfigRow, keys: &KeyRing, state: &dyn State, new: &mut Snapshot) -> Vec<Arc<Account>> {
+    let mut own = Vec::new();
+    for (place, stored) in row.own_keys.iter().enumerate() {
+        let id = AccountId(stored.id.as_str().into());
+        let label: Arc<str> = format!("{} key {}", row.name, place + 1).into();
+        let opened = keys.open(own_key(&stored.id), &stored.key.text, stored.key.version);
+        let is_open = opened.is_ok();
+        match opened {
+            Ok(key) => drop(new.accounts.insert(id.clone(), Credential { key, key_revision: 1, label: label.clone() })),
+            Err(error) => {
+                tracing::warn!(model = %row.name, key = place + 1, problem = %error, "key can't be used");
+                new.account_problems.insert(id.clone(), error.to_string());
+            }
+        }
+        own.push(Arc::new(Account {
+            state: state.account(&id, 1),
+            id,
+            label,
+            rate: None,
+            max_concurrency: None,
+            max_tpm: None,
+            daily_limit: None,
+            region: None,
+            is_enabled: stored.is_enabled && is_open,
+            key_revision: 1,
+        }));
+    }
+    own
+}
+
 /// A limit less its headroom, but never none at all.
 fn less_headroom(limit: Option<i64>, headroom: f64) -> Option<u64> {
     let limit = u64::try_from(limit?).unwrap_or_default();
@@ -192,6 +224,7 @@ fn member(
     target: &ModelTarget,
     bound: &[(&str, i64)],
     accounts: &HashMap<String, Arc<Account>>,
+    own: &[Arc<Account>],
     breaker: BreakerPolicy,
     state: &dyn State,
 ) -> Result<Member, Problem> {
@@ -206,6 +239,15 @@ fn member(
             account: account.clone(),
             priority: wrong(Priority::try_new(*priority), "model", row, "accounts")?,
         });
+    }
+    if bound.is_empty() {
+        for (place, account) in own.iter().enumerate() {
+            bindings.push(Binding {
+                cooldown: model_state.binding_cooldown(&account.id),
+                account: account.clone(),
+                priority: wrong(Priority::try_new(place as i64), "model", row, "api_keys")?,
+            });
+        }
     }
     Ok(Member {
         model: target.id.clone(),

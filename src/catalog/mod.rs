@@ -223,6 +223,13 @@ impl Catalog {
             tracing::info!(account = %account.name, "sealed a key that was stored in the clear");
             found = true;
         }
+        for own in configuration.models.iter().flat_map(|model| &model.own_keys) {
+            if own.key.version == 0 && !own.key.text.is_empty() {
+                let (sealed, version) = self.keys.seal(own_key(&own.id), &own.key.text);
+                self.store.seal_own_key(&own.id, &own.key.text, &sealed, version).await?;
+                found = true;
+            }
+        }
         Ok(found)
     }
 }
@@ -234,6 +241,11 @@ fn members(snapshot: &Snapshot) -> impl Iterator<Item = &ModelId> {
 /// Where an account's key is sealed.
 pub(crate) const fn account_key(account_id: &str) -> Place<'_> {
     Place { table: "ai_model_api_accounts", row: account_id, column: "account_key" }
+}
+
+/// Where a model's own key is sealed.
+pub(crate) const fn own_key(key_id: &str) -> Place<'_> {
+    Place { table: "ai_model_api_keys", row: key_id, column: "api_key" }
 }
 
 impl Directory for Catalog {

@@ -5,21 +5,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_engine::attempt::{AttemptEnded, AttemptSent};
 use forebay_engine::{Class, Journal};
 
+use super::Gateway;
 use crate::catalog::Catalog;
 use crate::ledger::{AttemptBegin, AttemptEnd, Ledger, Micros, Refused, TaskBegin};
+use crate::telemetry::Metrics;
 
 /// The record of one task.
 pub(super) struct TaskJournal {
     ledger: Ledger,
     catalog: Arc<Catalog>,
+    metrics: Arc<Metrics>,
     task_id: Arc<str>,
     /// Written together with the first attempt.
     begin: Mutex<Option<TaskBegin>>,
 }
 
 impl TaskJournal {
-    pub(super) fn new(ledger: Ledger, catalog: Arc<Catalog>, task_id: Arc<str>, begin: TaskBegin) -> Self {
-        Self { ledger, catalog, task_id, begin: Mutex::new(Some(begin)) }
+    pub(super) fn new<U>(gateway: &Gateway<U>, task_id: Arc<str>, begin: TaskBegin) -> Self {
+        Self {
+            ledger: gateway.ledger.clone(),
+            catalog: gateway.catalog.clone(),
+            metrics: gateway.metrics.clone(),
+            task_id,
+            begin: Mutex::new(Some(begin)),
+        }
     }
 
     /// The task, while nothing of it is written.
@@ -36,6 +45,9 @@ impl TaskJournal {
             Some(usage) => prices.map(|prices| prices.charge(usage)),
             None => never_left.then_some(Micros::ZERO),
         };
+        if let Some(cost) = cost {
+            self.metrics.paid(&ended.name, cost);
+        }
         let (http_status, error_class, error_message) = match ended.failure {
             Some(failure) => (failure.http_status, Some(failure.class), Some(failure.message)),
             None => (None, None, None),

@@ -32,7 +32,7 @@ use crate::catalog::{Caller, Catalog, Snapshot};
 use crate::exchange::ModelUpstream;
 use crate::ledger::Ledger;
 use crate::results::Results;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, News};
 
 /// What the public surface stands on; clones share it.
 pub struct Gateway<U> {
@@ -41,6 +41,7 @@ pub struct Gateway<U> {
     ledger: Ledger,
     catalog: Arc<Catalog>,
     metrics: Arc<Metrics>,
+    news: News,
     results: Results,
     keys: Arc<Keys>,
     draining: Arc<AtomicBool>,
@@ -55,6 +56,7 @@ impl<U> Clone for Gateway<U> {
             ledger: self.ledger.clone(),
             catalog: self.catalog.clone(),
             metrics: self.metrics.clone(),
+            news: self.news.clone(),
             results: self.results.clone(),
             keys: self.keys.clone(),
             draining: self.draining.clone(),
@@ -78,11 +80,12 @@ impl<U: ModelUpstream> Gateway<U> {
         ledger: Ledger,
         catalog: Arc<Catalog>,
         metrics: Arc<Metrics>,
+        news: News,
         results: Results,
         draining: Arc<AtomicBool>,
         work: Arc<Work>,
     ) -> Self {
-        Self { engine, upstream, ledger, catalog, metrics, results, keys: Arc::default(), draining, work }
+        Self { engine, upstream, ledger, catalog, metrics, news, results, keys: Arc::default(), draining, work }
     }
 
     /// Its routes.

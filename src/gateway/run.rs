@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_engine::attempt::AttemptEnded;
 use forebay_engine::live::LiveStream;
 use forebay_engine::task::{Job, Served, Stop, Unserved};
-use forebay_engine::{Class, Engine, Needs, Usage};
+use forebay_engine::{Class, Engine, GroupKey, Needs, Usage};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -132,7 +132,7 @@ impl<U: ModelUpstream> Gateway<U> {
             deadline: asked.deadline,
             request: ask,
         };
-        let journal = TaskJournal::new(self.ledger.clone(), self.catalog.clone(), task_id.clone(), begin);
+        let journal = TaskJournal::new(self, task_id.clone(), begin);
         let running = Running {
             gateway: self.clone(),
             asked,
@@ -309,7 +309,15 @@ impl<U: ModelUpstream> Running<U> {
 
     /// Commits an end, and tells whoever waits for the same key.
     async fn end(&self, end: TaskEnd, finished: Finished) {
-        self.gateway.metrics.task_ended(end.status, self.asked.capability());
+        let metrics = &self.gateway.metrics;
+        metrics.task_ended(end.status, self.asked.capability());
+        if let Some(charge) = end.charge {
+            metrics.charged(self.asked.pool(), charge);
+        }
+        self.gateway.news.tell("task", || {
+            json!({"task_id": end.task_id, "status": end.status.as_str(), "pool": self.asked.pool().map(GroupKey::as_str),
+                   "asked": self.asked.asked, "capability": self.asked.capability().as_str(), "model": end.final_model})
+        });
         self.gateway.ledger.end(end).await;
         self.publish(finished);
     }

@@ -51,6 +51,8 @@ pub struct ConfigRow {
     pub key: Option<StoredKey>,
     /// Model: the id of its pool.
     pub group_id: Option<String>,
+    /// Model: its own keys, in order; used where it has no binding.
+    pub own_keys: Vec<OwnKey>,
     /// Model: JSON; its switches are under `routing`.
     pub metadata: Option<String>,
     /// Caller: its plan and the pools it may use (none = all).
@@ -75,6 +77,17 @@ impl std::fmt::Debug for StoredKey {
             .field("revision", &self.revision)
             .finish_non_exhaustive()
     }
+}
+
+/// A key that belongs to one model alone, as older installations keep them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnKey {
+    /// The row's id.
+    pub id: String,
+    /// The key; its revision is always 1, since another key is another row.
+    pub key: StoredKey,
+    /// It may be used.
+    pub is_enabled: bool,
 }
 
 /// What a caller is allowed.
@@ -223,6 +236,27 @@ impl Store {
         .await?;
         Ok(())
     }
+
+    /// The same of a model's own key.
+    pub(crate) async fn seal_own_key(
+        &self,
+        key_id: &str,
+        clear: &str,
+        sealed: &str,
+        version: i64,
+    ) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE ai_model_api_keys SET api_key = $1, key_version = $2
+             WHERE id = $3 AND key_version = 0 AND api_key = $4",
+        )
+        .bind(sealed)
+        .bind(version)
+        .bind(key_id)
+        .bind(clear)
+        .execute(self.pool())
+        .await?;
+        Ok(())
+    }
 }
 
 /// Reads everything inside a transaction.
@@ -247,6 +281,22 @@ pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configura
             account_id: row.try_get("account_id")?,
             priority: row.try_get("priority")?,
         });
+    }
+    let mut own_keys: HashMap<String, Vec<OwnKey>> = HashMap::new();
+    let text = "SELECT id, model_id, api_key, key_version, is_enabled FROM ai_model_api_keys
+                ORDER BY model_id, position, id";
+    for row in &sqlx::query(text).fetch_all(&mut *connection).await? {
+        let key = StoredKey {
+            text: row.try_get("api_key")?,
+            version: row.try_get("key_version")?,
+            revision: 1,
+        };
+        let is_enabled = row.try_get::<i64, _>("is_enabled")? != 0;
+        let key = OwnKey { id: row.try_get("id")?, key, is_enabled };
+        own_keys.entry(row.try_get("model_id")?).or_default().push(key);
+    }
+    for model in &mut configuration.models {
+        model.own_keys = own_keys.remove(&model.id).unwrap_or_default();
     }
     let mut plans: HashMap<String, Plan> = HashMap::new();
     let text = "SELECT caller_id, concurrent_tasks, monthly_credits FROM member_plans";
@@ -304,6 +354,7 @@ fn read_row(section: Section, row: &AnyRow) -> sqlx::Result<ConfigRow> {
             }),
             _ => None,
         },
+        own_keys: Vec::new(),
         group_id: if section == Section::Models { row.try_get("group_id")? } else { None },
         metadata: if section == Section::Models { row.try_get("metadata")? } else { None },
         plan: None,

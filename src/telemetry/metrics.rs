@@ -13,12 +13,12 @@ use axum::routing::get;
 use forebay_engine::breaker::BreakerState;
 use forebay_engine::events::Noted;
 use forebay_engine::policy::Capability;
-use forebay_engine::{Class, Clock, GroupKey};
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use forebay_engine::{AccountId, Class, Clock, GroupKey, State as EngineState};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use crate::catalog::Catalog;
-use crate::ledger::{Ledger, TaskStatus};
+use crate::ledger::{Ledger, Micros, TaskStatus};
 
 /// Upper bounds of the latency histograms, in seconds.
 const SECONDS: [f64; 16] =
@@ -34,6 +34,7 @@ pub struct Metrics {
     handle: PrometheusHandle,
     members: RwLock<Members>,
     tasks: [[Counter; 5]; Capability::ALL.len()],
+    dead_letters: Counter,
     ledger_commit: Histogram,
     ledger_queue: Gauge,
 }
@@ -75,7 +76,19 @@ impl Metrics {
                 )
             })
         });
+        for (name, kind, help) in HELP {
+            let describe = match kind {
+                Kind::Counter => Recorder::describe_counter,
+                Kind::Gauge => Recorder::describe_gauge,
+                Kind::Histogram => Recorder::describe_histogram,
+            };
+            describe(&recorder, KeyName::from_const_str(name), None, SharedString::const_str(help));
+        }
+        gauge(&recorder, "forebay_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
+        gauge(&recorder, "redis_degraded", &[]).set(0.0);
+        counter(&recorder, "cache_hits_total", &[]).absolute(0);
         Arc::new(Self {
+            dead_letters: counter(&recorder, "dead_letters", &[]),
             handle: recorder.handle(),
             members: RwLock::default(),
             tasks,
@@ -98,6 +111,20 @@ impl Metrics {
         if let Some(place) = TASK_ENDS.iter().position(|end| *end == status) {
             self.tasks[capability as usize][place].increment(1);
         }
+        if status == TaskStatus::DeadLettered {
+            self.dead_letters.increment(1);
+        }
+    }
+
+    /// A caller paid.
+    pub fn charged(&self, pool: Option<&GroupKey>, credits: Micros) {
+        let labels = [("pool", pool.map_or(NO_POOL, GroupKey::as_str))];
+        counter(&self.recorder, "credits_charged_total", &labels).increment(positive(credits));
+    }
+
+    /// An attempt cost something.
+    pub fn paid(&self, model: &str, cost: Micros) {
+        counter(&self.recorder, "platform_cost_total", &[("model", model)]).increment(positive(cost));
     }
 
     /// An attempt ended.
@@ -142,7 +169,8 @@ impl Metrics {
     }
 
     /// The text of /metrics: what was counted, and the gauges as of now.
-    fn render(&self, catalog: &Catalog, ledger: &Ledger, clock: &dyn Clock) -> String {
+    fn render(&self, scraped: &Scraped) -> String {
+        let Scraped { catalog, ledger, state, clock } = scraped;
         let now = clock.now();
         for (key, pool) in &catalog.snapshot().pools {
             let pool_label = ("pool", key.as_str());
@@ -158,6 +186,11 @@ impl Metrics {
                 };
                 gauge(&self.recorder, "breaker_state", &[model_label]).set(state);
             }
+        }
+        for row in &catalog.snapshot().rows.accounts {
+            let account = state.account(&AccountId(row.id.as_str().into()), 0);
+            let left = now.until(account.cooldown.until()).as_secs_f64();
+            gauge(&self.recorder, "account_cooldown", &[("account", &row.name)]).set(left.ceil());
         }
         self.ledger_queue.set(ledger.reading().queue as f64);
         self.handle.render()
@@ -187,6 +220,43 @@ impl Metrics {
         made
     }
 }
+
+/// What is counted for callers who named a model, and so no pool.
+const NO_POOL: &str = "-";
+
+fn positive(amount: Micros) -> u64 {
+    u64::try_from(amount.0).unwrap_or_default()
+}
+
+/// What a metric is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What each metric says.
+const HELP: [(&str, Kind, &str); 18] = [
+    ("model_invocation_total", Kind::Counter, "Upstream requests by how they ended: success, failed, unknown, cancelled"),
+    ("model_error_rate", Kind::Gauge, "Share of failed upstream requests in the last five minutes"),
+    ("model_latency_seconds", Kind::Histogram, "Duration of upstream requests that succeeded"),
+    ("model_first_content_seconds", Kind::Histogram, "Until a stream's first content"),
+    ("active_channels", Kind::Gauge, "Members of the pool that could be picked now"),
+    ("model_switch_total", Kind::Counter, "Tasks that went on to another model, by the class of the failure"),
+    ("breaker_state", Kind::Gauge, "0 closed, 1 half-open, 2 open"),
+    ("breaker_transitions_total", Kind::Counter, "Changes of a breaker's state"),
+    ("account_cooldown", Kind::Gauge, "Seconds until the account is used again; 0 when it is not set aside"),
+    ("tasks_total", Kind::Counter, "Tasks that ended, by capability and status"),
+    ("dead_letters", Kind::Counter, "Asynchronous tasks that no member could serve"),
+    ("ledger_commit_seconds", Kind::Histogram, "Duration of the ledger's commits"),
+    ("ledger_queue", Kind::Gauge, "Commands that wait for their commit"),
+    ("cache_hits_total", Kind::Counter, "Answers given from the cache"),
+    ("credits_charged_total", Kind::Counter, "What callers paid, in micro-units: 1 is 0.000001 credits"),
+    ("platform_cost_total", Kind::Counter, "What upstream requests cost, in micro-units: 1 is 0.000001"),
+    ("redis_degraded", Kind::Gauge, "1 while Redis is configured and can't be reached"),
+    ("forebay_build_info", Kind::Gauge, "Always 1; its label is the version"),
+];
 
 /// How a task can end, in the order of its counters.
 const TASK_ENDS: [TaskStatus; 5] = [
@@ -218,30 +288,41 @@ fn histogram(
     recorder.register_histogram(&key(name, labels), &METADATA)
 }
 
+/// What gauges are read from.
+#[derive(Clone)]
+pub struct Scraped {
+    /// Pools and accounts.
+    pub catalog: Arc<Catalog>,
+    /// The queue.
+    pub ledger: Ledger,
+    /// Cooldowns.
+    pub state: Arc<dyn EngineState>,
+    /// Now.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Scraped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scraped").finish_non_exhaustive()
+    }
+}
+
 /// What /metrics is answered from.
 #[derive(Clone)]
 struct Scrape {
     metrics: Arc<Metrics>,
-    catalog: Arc<Catalog>,
-    ledger: Ledger,
-    clock: Arc<dyn Clock>,
+    scraped: Scraped,
     token: Option<Arc<str>>,
 }
 
 /// GET /metrics: with `token` to whoever bears it, without one to loopback callers only, and to
 /// nothing that came through a proxy.
-pub fn metrics_routes(
-    metrics: Arc<Metrics>,
-    catalog: Arc<Catalog>,
-    ledger: Ledger,
-    clock: Arc<dyn Clock>,
-    token: Option<&str>,
-) -> Router {
-    let scrape = Scrape { metrics, catalog, ledger, clock, token: token.map(Arc::from) };
-    Router::new().route("/metrics", get(scraped)).with_state(scrape)
+pub fn metrics_routes(metrics: Arc<Metrics>, scraped: Scraped, token: Option<&str>) -> Router {
+    let scrape = Scrape { metrics, scraped, token: token.map(Arc::from) };
+    Router::new().route("/metrics", get(show)).with_state(scrape)
 }
 
-async fn scraped(
+async fn show(
     State(scrape): State<Scrape>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
@@ -255,7 +336,7 @@ async fn scraped(
         let message = "metrics need FOREBAY_METRICS_TOKEN as a bearer token; without one only this machine may read them\n";
         return (StatusCode::FORBIDDEN, message).into_response();
     }
-    let text = scrape.metrics.render(&scrape.catalog, &scrape.ledger, &*scrape.clock);
+    let text = scrape.metrics.render(&scrape.scraped);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

@@ -6,20 +6,27 @@ use forebay_engine::clock::Moment;
 use forebay_engine::events::{AttemptNoted, BreakerMoved};
 use forebay_engine::{BreakerState, Class, GroupKey, Member, Observer};
 
-use super::Metrics;
+use serde_json::json;
+
+use super::{Metrics, News};
 use crate::store::events::{BreakerEvent, BreakerEvents};
+
+fn rfc3339(at: Moment) -> Option<String> {
+    jiff::Timestamp::from_millisecond(at.as_millis() as i64).ok().map(|at| at.to_string())
+}
 
 /// Tells everyone who listens.
 #[derive(Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     breaker_events: BreakerEvents,
+    news: News,
 }
 
 impl Telemetry {
-    /// Counts in `metrics` and writes transitions to `breaker_events`.
-    pub const fn new(metrics: Arc<Metrics>, breaker_events: BreakerEvents) -> Self {
-        Self { metrics, breaker_events }
+    /// Counts in `metrics`, writes transitions to `breaker_events`, and tells `news`.
+    pub const fn new(metrics: Arc<Metrics>, breaker_events: BreakerEvents, news: News) -> Self {
+        Self { metrics, breaker_events, news }
     }
 }
 
@@ -33,6 +40,10 @@ impl Observer for Telemetry {
         } else {
             tracing::info!(model, cause, from = %transition.from, to = %transition.to, "breaker moved");
         }
+        self.news.tell("breaker", || {
+            json!({"model": model, "from": transition.from.as_str(), "to": transition.to.as_str(), "cause": cause,
+                   "class": moved.class.map(forebay_engine::Class::as_str), "task_id": moved.task, "attempt": moved.attempt})
+        });
         self.breaker_events.record(BreakerEvent {
             at: transition.at.as_millis() as i64,
             model_id: moved.model.to_string(),
@@ -58,5 +69,8 @@ impl Observer for Telemetry {
     fn cooled(&self, member: &Member, account: Option<&str>, class: Class, until: Moment) {
         let seconds = until.as_millis() / 1_000;
         tracing::warn!(model = %member.name, account, %class, until = seconds, "set aside");
+        self.news.tell("cooldown", || {
+            json!({"model": &*member.name, "account": account, "class": class.as_str(), "until": rfc3339(until)})
+        });
     }
 }
