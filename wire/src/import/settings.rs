@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Problem;
 use super::fields::DAY_MS;
-use super::values::{real, text, whole, word};
+use super::values::{real, text, url, whole, word};
 
 /// What a setting may hold, by its dotted name.
 fn setting(name: &str, value: &Value) -> Result<Value, String> {
@@ -30,6 +30,10 @@ fn setting(name: &str, value: &Value) -> Result<Value, String> {
             "waits_ms" => waits(value),
             _ => Err("is unknown; it has retries, waits_ms, attempt_ms, stream_attempt_ms, total_ms".into()),
         },
+        ["postprocess", "waits_ms"] => waits(value),
+        ["retention", "tasks_days" | "events_days" | "results_days" | "audit_days"] => number(1, 3_650),
+        // Null, which is accepted above, switches one off.
+        ["webhooks", "alerts" | "daily_report"] => url(value).map(Value::from),
         ["cooldown", field] if COOLDOWNS.contains(field) => number(0, 604_800),
         ["connect_timeout_ms"] => number(10, 600_000),
         ["pool_idle_per_host"] => number(0, 100_000),
@@ -62,7 +66,8 @@ fn waits(value: &Value) -> Result<Value, String> {
 /// A name under which there are settings, or may be.
 fn is_group(at: &str) -> bool {
     match at.split_once('.') {
-        None => ["routing", "cooldown", "default_pool", "task_types"].contains(&at),
+        None => ["routing", "cooldown", "default_pool", "task_types", "postprocess", "retention", "webhooks"]
+            .contains(&at),
         Some((group, capability)) => group == "routing" && capability.parse::<Capability>().is_ok(),
     }
 }
@@ -82,6 +87,7 @@ fn known_setting(name: &str) -> bool {
         Value::from(1),
         Value::from(1_024),
         Value::from("a"),
+        Value::from("http://a"),
         Value::Array(Vec::new()),
         Value::Object(Map::new()),
     ]
@@ -138,8 +144,8 @@ mod tests {
             problems.iter().map(|problem| problem.field.clone()).collect::<Vec<_>>()
         };
         let json = serde_json::json!({
-            "routing": { "zz": 1, "yy": {}, "xx": null, "text": { "zz": {} } }, "nonsense": {},
-            "connect_timeout_ms": { "zz": 1 }, "cooldown": 7,
+            "routing": { "zz": 1, "yy": {}, "xx": null, "text": { "zz": {} } }, "nonsense": {}, "webhooks": null,
+            "connect_timeout_ms": { "zz": 1 }, "cooldown": 7, "retention": { "zz": 1 },
         });
         let fields = [
             "routing.zz",
@@ -147,9 +153,34 @@ mod tests {
             "routing.xx",
             "routing.text.zz",
             "nonsense",
+            "webhooks",
             "connect_timeout_ms",
             "cooldown",
+            "retention.zz",
         ];
         assert_eq!(unknown(json), fields);
+    }
+
+    #[test]
+    fn settings_have_their_bounds() {
+        let right = serde_json::json!({
+            "routing": { "retry_budget": 1 },
+            "postprocess": { "waits_ms": [2000, 5000, 15000, 60000, 300000] },
+            "retention": { "tasks_days": 90, "events_days": 30, "results_days": 1, "audit_days": 3650 },
+            "webhooks": { "alerts": "https://hook.example/x?token=1", "daily_report": null },
+        });
+        assert_eq!(parse_settings(&right).map(|settings| settings.len()), Ok(8));
+        for wrong in [
+            serde_json::json!({ "routing.retry_budget": 1.01 }),
+            serde_json::json!({ "routing.retry_budget": -0.1 }),
+            serde_json::json!({ "postprocess.waits_ms": 2000 }),
+            serde_json::json!({ "postprocess.waits_ms": [-1] }),
+            serde_json::json!({ "retention.tasks_days": 0 }),
+            serde_json::json!({ "retention.audit_days": 3651 }),
+            serde_json::json!({ "webhooks.alerts": "ftp://x" }),
+            serde_json::json!({ "webhooks.daily_report": "https://name:password@host" }),
+        ] {
+            assert_eq!(parse_settings(&wrong).map_err(|problems| problems.len()), Err(1), "{wrong}");
+        }
     }
 }
