@@ -6,6 +6,8 @@ pub mod audio;
 pub mod chat;
 pub mod classify;
 pub mod content;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 pub mod import;
 pub mod responses;
 pub mod retry_after;

@@ -31,7 +31,9 @@ impl ErrorBody {
             Some(error) if error.is_object() => return Self::nested(error),
             _ => {}
         }
-        if let Some(reason) = body.pointer("/promptFeedback/blockReason").and_then(code_text) {
+        if let Some(reason) =
+            body.get("promptFeedback").and_then(|prompt| prompt.get("blockReason")).and_then(code_text)
+        {
             let message = format!("the prompt was blocked: {reason}");
             return Self { codes: vec![reason], message, param: None };
         }

@@ -99,7 +99,8 @@ const TOO_LONG: &[&str] = &[
     "reduce the length of the messages",
     "exceeds the maximum number of tokens",
     "exceeded model token limit",
-    "range of input length should be",
+    "input length",
+    "maximum prompt length",
     "max_seq_len",
     "exceed max message tokens",
 ];

@@ -66,7 +66,7 @@ impl Section {
     pub(super) const fn more(self) -> &'static [&'static str] {
         match self {
             Self::Accounts => &["account_key"],
-            Self::Models => &["pool", "routing", "accounts"],
+            Self::Models => &["pool", "routing", "accounts", "api_keys"],
             Self::Callers => &["plan", "credits", "pools"],
             Self::Providers | Self::Pools => &[],
         }
@@ -89,7 +89,7 @@ pub enum Kind {
     Text(usize),
     /// The same, or none.
     OptionalText(usize),
-    /// `http://…` or `https://…`.
+    /// `http://…` or `https://…` that paths are added to: no query, no fragment.
     Url,
     /// The same, or none.
     OptionalUrl,
@@ -209,6 +209,7 @@ const MODEL: &[Field] = &[
     field("public_alias", Kind::OptionalText(128)),
     field("provider", Kind::Text(64)),
     field("base_url", Kind::OptionalUrl),
+    // Empty: the upstream knows it by the model's own name.
     field("upstream_model", Kind::Text(256)),
     field("capability", Kind::Capability),
     field("weight", Kind::Weight),

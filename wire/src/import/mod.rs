@@ -4,10 +4,13 @@
 //! One table of [`Field`]s per section says what may be written; the import, the admin API's PUT, the
 //! console's forms and the export all go by it. What a row does not mention is not in its cells.
 
+mod features;
 mod fields;
 mod row;
 mod settings;
+mod strict;
 mod values;
+mod variables;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -20,6 +23,7 @@ pub use values::{decimal, mask, micros};
 
 use row::item;
 use settings::flatten;
+use variables::expand;
 
 /// What a masked key begins with; a key like that means "keep the one you have".
 pub const MASK: &str = "****";
@@ -62,6 +66,11 @@ impl Key {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// It is a mask: the key that is there is meant, and kept.
+    pub fn is_masked(&self) -> bool {
+        self.0.starts_with(MASK)
+    }
 }
 
 impl fmt::Debug for Key {
@@ -92,6 +101,9 @@ pub struct Item {
     pub cells: Vec<(&'static str, Cell)>,
     /// Account: its new key; a masked one is not here.
     pub account_key: Option<Key>,
+    /// Model: all its legacy keys, in the order of their use. A masked one ([`Key::is_masked`]) stands
+    /// for the key that is there and has this mask.
+    pub api_keys: Option<Vec<Key>>,
     /// Model: its pool, or that it is to have none.
     pub pool: Option<Option<String>>,
     /// Model: `fallback_on_failure`, `fallback_candidate`.
@@ -137,19 +149,21 @@ pub struct Document {
 /// # Errors
 /// Everything that is wrong with it, not only the first.
 pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Document, Vec<Problem>> {
-    let broken =
-        |error: String| vec![Problem::new("", "", format!("this is neither YAML nor JSON: {error}"))];
-    let mut file: Value = if text.trim_start().starts_with('{') {
-        match serde_json::from_str(text) {
-            Ok(file) => file,
-            Err(as_json) => serde_yaml_ng::from_str(text).map_err(|_| broken(as_json.to_string()))?,
-        }
-    } else {
-        serde_yaml_ng::from_str(text).map_err(|error| broken(error.to_string()))?
-    };
-    let mut problems = Vec::new();
+    let (mut file, repeated) = strict::read(text)
+        .map_err(|error| vec![Problem::new("", "", format!("this is neither YAML nor JSON: {error}"))])?;
+    let mut problems: Vec<Problem> =
+        repeated.iter().map(|at| problem_at(at, "is there twice; keep one")).collect();
     expand(&mut file, "", environment, &mut problems);
     document(&file, problems)
+}
+
+/// A problem with the field at `models[0].features.stream`.
+fn problem_at(at: &str, remedy: impl Into<String>) -> Problem {
+    let (row, field) = match at.split_once('.') {
+        Some((row, field)) if row.ends_with(']') => (row, field),
+        _ => ("", at),
+    };
+    Problem::new(row, field, remedy)
 }
 
 /// Checks a file that is a JSON value already; `${…}` in it is text like any other.
@@ -229,47 +243,6 @@ fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Pr
     if problems.is_empty() { Ok(document) } else { Err(problems) }
 }
 
-fn expand(
-    value: &mut Value,
-    at: &str,
-    environment: &dyn Fn(&str) -> Option<String>,
-    problems: &mut Vec<Problem>,
-) {
-    match value {
-        Value::String(text) => {
-            let mut expanded = String::new();
-            let mut rest = text.as_str();
-            while let Some((before, after)) = rest.split_once("${") {
-                let Some((name, after)) = after.split_once('}') else {
-                    break;
-                };
-                expanded.push_str(before);
-                match environment(name) {
-                    Some(value) => expanded.push_str(&value),
-                    None => {
-                        problems.push(Problem::new(at, "", format!("the environment has no {name}; set it")))
-                    }
-                }
-                rest = after;
-            }
-            expanded.push_str(rest);
-            *text = expanded;
-        }
-        Value::Array(rows) => {
-            for (n, row) in rows.iter_mut().enumerate() {
-                expand(row, &format!("{at}[{n}]"), environment, problems);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-                expand(value, &at, environment, problems);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -336,7 +309,7 @@ settings: {default_pool: {text: main_text}}
         );
         assert_eq!(
             problems("accounts: [{label: a, account_key: \"${NOPE}\"}]"),
-            ["accounts[0].account_key: the environment has no NOPE; set it"]
+            ["accounts[0]: account_key: the environment has no NOPE; set it"]
         );
         assert_eq!(problems("pols: []").len(), 1);
         assert_eq!(
@@ -347,13 +320,20 @@ settings: {default_pool: {text: main_text}}
     }
 
     #[test]
-    fn a_masked_key_means_keep() {
-        let masked = mask("sk-secret-1234");
-        assert_eq!(masked, "****1234");
-        assert_eq!(mask("short"), MASK);
-        let row = serde_json::json!({ "account_key": masked });
-        let item = parse_row(Section::Accounts, "a", &row).expect("a masked key is no problem");
-        assert_eq!(item.account_key, None);
+    fn a_key_that_is_there_twice_is_refused_by_name() {
+        let yaml = "models:\n  - name: a\n    weight: 1\n    features: {stream: true, stream: false}\n    weight: 2\n";
+        let twice = [
+            "models[0]: features.stream: is there twice; keep one",
+            "models[0]: weight: is there twice; keep one",
+        ];
+        assert_eq!(problems(yaml), twice);
+        let json = r#"{"models": [{"name": "a", "weight": 1, "features": {"stream": true, "stream": false}, "weight": 2}]}"#;
+        assert_eq!(problems(json), twice);
+        assert_eq!(problems("pools: []\nmodels: []\npools: []"), ["pools: is there twice; keep one"]);
+        assert_eq!(
+            problems("settings: {drain_seconds: 1, drain_seconds: 2}"),
+            ["settings.drain_seconds: is there twice; keep one"]
+        );
     }
 
     #[test]
@@ -363,16 +343,6 @@ settings: {default_pool: {text: main_text}}
         assert_eq!(item.cells, [("public_alias", Cell::Null), ("max_concurrency", Cell::Null)]);
         assert!(parse_row(Section::Models, "m", &serde_json::json!({ "weight": null })).is_err());
         assert!(parse_row(Section::Models, "m", &serde_json::json!({ "name": "other" })).is_err());
-    }
-
-    #[test]
-    fn settings_may_be_nested_or_dotted() {
-        let nested =
-            serde_json::json!({ "routing": { "text": { "waits_ms": [1000] } }, "cooldown.auth_seconds": 5 });
-        let settings = parse_settings(&nested).expect("both are right");
-        assert_eq!(settings.keys().collect::<Vec<_>>(), ["cooldown.auth_seconds", "routing.text.waits_ms"]);
-        assert!(parse_settings(&serde_json::json!({ "routing.text.retries": null })).is_ok());
-        assert!(parse_settings(&serde_json::json!({ "routing.txt.retries": null })).is_err());
     }
 
     proptest! {

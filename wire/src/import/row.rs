@@ -3,9 +3,10 @@
 use forebay_engine::GroupKey;
 use serde_json::{Map, Value};
 
+use super::features::Fault;
 use super::fields::{MILLION, Section};
 use super::values::{binding, cell, key, money, optional_text, routing, whole};
-use super::{BindingItem, Item, Problem};
+use super::{BindingItem, Item, Key, Problem};
 
 /// Reads a row; `name` tells it apart where the row itself need not.
 pub(super) fn item(
@@ -31,13 +32,15 @@ pub(super) fn item(
             reader.refuse(field, &format!("is unknown; did you mean {close}?"));
         }
     }
-    let name = reader.identity(section, name, fields)?;
+    // Without one the row is not taken, but what else is wrong with it is still said.
+    let name = reader.identity(section, name, fields);
     let mut item = Item {
         section,
-        name,
+        name: String::new(),
         row: reader.row.clone(),
         cells: Vec::new(),
         account_key: None,
+        api_keys: None,
         pool: None,
         routing: None,
         accounts: None,
@@ -48,20 +51,21 @@ pub(super) fn item(
     };
     for field in section.fields() {
         if let Some(value) = fields.get(field.name)
-            && let Some(cell) = reader.read(field.name, |value| cell(field.kind, value), value)
+            && let Some(cell) = reader.read_parts(field.name, |value| cell(field.kind, value), value)
         {
             item.cells.push((field.name, cell));
         }
     }
     match section {
         Section::Accounts => {
-            item.account_key =
-                fields.get("account_key").and_then(|value| reader.read("account_key", key, value)).flatten();
+            let key = fields.get("account_key").and_then(|value| reader.read("account_key", key, value));
+            item.account_key = key.filter(|key| !key.is_masked());
         }
         Section::Models => reader.model(fields, &mut item),
         Section::Callers => reader.caller(fields, &mut item),
         Section::Providers | Section::Pools => {}
     }
+    item.name = name?;
     Some(item)
 }
 
@@ -83,6 +87,21 @@ impl Reader<'_> {
         value: &Value,
     ) -> Option<T> {
         parse(value).map_err(|remedy| self.refuse(field, &remedy)).ok()
+    }
+
+    /// As [`Self::read`], of a field whose parts have names of their own.
+    fn read_parts<T>(
+        &mut self,
+        field: &str,
+        parse: impl FnOnce(&Value) -> Result<T, Vec<Fault>>,
+        value: &Value,
+    ) -> Option<T> {
+        let refuse = |faults: Vec<Fault>| {
+            for (part, remedy) in faults {
+                self.refuse(&within(field, &part), &remedy);
+            }
+        };
+        parse(value).map_err(refuse).ok()
     }
 
     fn identity(
@@ -121,7 +140,8 @@ impl Reader<'_> {
 
     fn model(&mut self, fields: &Map<String, Value>, item: &mut Item) {
         item.pool = fields.get("pool").and_then(|value| self.read("pool", optional_text, value));
-        item.routing = fields.get("routing").and_then(|value| self.read("routing", routing, value));
+        item.routing = fields.get("routing").and_then(|value| self.read_parts("routing", routing, value));
+        item.api_keys = fields.get("api_keys").map(|value| self.api_keys(value));
         let Some(value) = fields.get("accounts") else {
             return;
         };
@@ -131,15 +151,36 @@ impl Reader<'_> {
         };
         let mut bindings: Vec<BindingItem> = Vec::new();
         for (n, row) in rows.iter().enumerate() {
-            match binding(row) {
-                Ok(one) if bindings.iter().any(|other| other.label == one.label) => {
+            match self.read_parts(&format!("accounts[{n}]"), binding, row) {
+                Some(one) if bindings.iter().any(|other| other.label == one.label) => {
                     self.refuse(&format!("accounts[{n}].label"), "is in the list twice");
                 }
-                Ok(one) => bindings.push(one),
-                Err((field, remedy)) => self.refuse(&format!("accounts[{n}].{field}"), &remedy),
+                Some(one) => bindings.push(one),
+                None => {}
             }
         }
         item.accounts = Some(bindings);
+    }
+
+    /// In their order; a masked one stands for the key that is there and looks like it.
+    fn api_keys(&mut self, value: &Value) -> Vec<Key> {
+        let Value::Array(rows) = value else {
+            self.refuse("api_keys", "must be a list of keys, first used first");
+            return Vec::new();
+        };
+        let mut keys: Vec<Key> = Vec::new();
+        for (n, row) in rows.iter().enumerate() {
+            let field = format!("api_keys[{n}]");
+            match self.read(&field, key, row) {
+                Some(key) if key.expose().is_empty() => self.refuse(&field, "must not be empty"),
+                Some(key) if !key.is_masked() && keys.contains(&key) => {
+                    self.refuse(&field, "is in the list twice");
+                }
+                Some(key) => keys.push(key),
+                None => {}
+            }
+        }
+        keys
     }
 
     fn caller(&mut self, fields: &Map<String, Value>, item: &mut Item) {
@@ -164,24 +205,28 @@ impl Reader<'_> {
             }
         }
         item.credits = fields.get("credits").and_then(|value| self.read("credits", money, value));
-        item.pools = fields.get("pools").and_then(|value| {
-            self.read(
-                "pools",
-                |value| {
-                    let keys = value.as_array().ok_or("must be a list of pool keys; [] = every pool")?;
-                    keys.iter()
-                        .map(|key| {
-                            let key = key.as_str().ok_or("must be a list of pool keys; [] = every pool")?;
-                            key.parse::<GroupKey>()
-                                .map(|key| key.to_string())
-                                .map_err(|error| error.to_string())
-                        })
-                        .collect::<Result<Vec<_>, String>>()
-                },
-                value,
-            )
-        });
+        item.pools = fields.get("pools").map(|value| self.pools(value));
     }
+
+    fn pools(&mut self, value: &Value) -> Vec<String> {
+        let Value::Array(keys) = value else {
+            self.refuse("pools", "must be a list of pool keys; [] = every pool");
+            return Vec::new();
+        };
+        let mut pools = Vec::new();
+        for (n, key) in keys.iter().enumerate() {
+            match key.as_str().unwrap_or_default().parse::<GroupKey>() {
+                Ok(key) => pools.push(key.to_string()),
+                Err(error) => self.refuse(&format!("pools[{n}]"), error.0),
+            }
+        }
+        pools
+    }
+}
+
+/// The name of a part of a field; of the field itself where the part has none.
+fn within(field: &str, part: &str) -> String {
+    if part.is_empty() { field.to_owned() } else { format!("{field}.{part}") }
 }
 
 /// How many letters differ: only for "did you mean".
@@ -198,4 +243,86 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MASK, mask, parse, parse_row};
+    use super::*;
+
+    #[test]
+    fn a_row_with_many_mistakes_names_them_all() {
+        let row = "models: [{weight: 0, priority: x, features: {stream: 2, ratios: 1}, prices: {per_mile: 1, per_image: -1}, \
+                   routing: {zz: 1, fallback_candidate: maybe}, api_keys: [1, ''], \
+                   accounts: [{priority: x, zz: 1}, {label: b}, {label: b}], base_url: 'ftp://x'}]";
+        let fields: Vec<_> = parse(row, &|_| None)
+            .expect_err("there are problems")
+            .into_iter()
+            .map(|problem| problem.field)
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "name",
+                "base_url",
+                "weight",
+                "priority",
+                "features.stream",
+                "features.ratios",
+                "prices.per_mile",
+                "prices.per_image",
+                "routing.zz",
+                "routing.fallback_candidate",
+                "api_keys[0]",
+                "api_keys[1]",
+                "accounts[0].zz",
+                "accounts[0].label",
+                "accounts[0].priority",
+                "accounts[2].label",
+            ]
+        );
+        let caller = serde_json::json!({ "pools": ["ok", "not ok", 7] });
+        assert_eq!(parse_row(Section::Callers, "a", &caller).expect_err("two are no keys").len(), 2);
+    }
+
+    #[test]
+    fn the_legacy_keys_of_a_model_keep_their_order_and_their_masks() {
+        let row = serde_json::json!({ "api_keys": ["sk-first", "****1234", "sk-last"] });
+        let item = parse_row(Section::Models, "m", &row).expect("three keys");
+        let keys = item.api_keys.as_deref().expect("they are mentioned");
+        assert_eq!(keys.iter().map(Key::expose).collect::<Vec<_>>(), ["sk-first", "****1234", "sk-last"]);
+        assert_eq!(keys.iter().map(Key::is_masked).collect::<Vec<_>>(), [false, true, false]);
+        assert!(!format!("{item:?}").contains("sk-"), "no key in any Debug");
+        let twice = serde_json::json!({ "api_keys": ["sk-a", "sk-a"] });
+        assert!(parse_row(Section::Models, "m", &twice).is_err());
+        assert_eq!(parse_row(Section::Models, "m", &serde_json::json!({})).expect("none").api_keys, None);
+    }
+
+    #[test]
+    fn a_base_url_has_no_query_and_no_fragment() {
+        for url in ["https://host/v1?key=1", "https://host/v1#top", "https://host?x", "https://host/#"] {
+            let row = serde_json::json!({ "base_url": url, "proxy_url": url });
+            assert_eq!(parse_row(Section::Providers, "p", &row).expect_err(url).len(), 2);
+        }
+        let row = serde_json::json!({ "base_url": "https://host:8443/v1//" });
+        let item = parse_row(Section::Providers, "p", &row).expect("a plain URL");
+        assert_eq!(item.text("base_url"), Some("https://host:8443/v1"));
+    }
+
+    #[test]
+    fn an_empty_upstream_model_means_the_models_own_name() {
+        let row = serde_json::json!({ "upstream_model": "" });
+        let item = parse_row(Section::Models, "m", &row).expect("it may be empty");
+        assert_eq!(item.text("upstream_model"), Some(""));
+    }
+
+    #[test]
+    fn a_masked_key_means_keep() {
+        let masked = mask("sk-secret-1234");
+        assert_eq!(masked, "****1234");
+        assert_eq!(mask("short"), MASK);
+        let row = serde_json::json!({ "account_key": masked });
+        let item = parse_row(Section::Accounts, "a", &row).expect("a masked key is no problem");
+        assert_eq!(item.account_key, None);
+    }
 }

@@ -7,14 +7,20 @@ use forebay_engine::policy::{Invalid, Strategy};
 use forebay_engine::{Capability, Priority, Weight};
 use serde_json::{Map, Value};
 
+use super::features::{Fault, features};
 use super::fields::{Cell, Kind, PRICE_UNITS};
 use super::{BindingItem, Key, MASK};
 
-const FLAG_FEATURES: [&str; 6] = ["stream", "tools", "structured", "thinking", "vision", "image_edit"];
-const COUNT_FEATURES: [&str; 2] = ["max_context", "max_output"];
-const OTHER_FEATURES: [&str; 5] = ["max_references", "ratios", "resolutions", "durations", "voices"];
+/// Reads a field; a part of it that can't be taken is named beside what would be right.
+pub(super) fn cell(kind: Kind, value: &Value) -> Result<Cell, Vec<Fault>> {
+    match kind {
+        Kind::Prices => prices(value).map(Cell::Text),
+        Kind::Features => features(value).map(Cell::Text),
+        kind => single(kind, value).map_err(|remedy| vec![(String::new(), remedy)]),
+    }
+}
 
-pub(super) fn cell(kind: Kind, value: &Value) -> Result<Cell, String> {
+fn single(kind: Kind, value: &Value) -> Result<Cell, String> {
     let none = value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty());
     match kind {
         Kind::OptionalText(_)
@@ -27,7 +33,7 @@ pub(super) fn cell(kind: Kind, value: &Value) -> Result<Cell, String> {
             Ok(Cell::Null)
         }
         Kind::Text(max) | Kind::OptionalText(max) => text(value, max).map(Cell::Text),
-        Kind::Url | Kind::OptionalUrl => url(value).map(Cell::Text),
+        Kind::Url | Kind::OptionalUrl => base_url(value).map(Cell::Text),
         Kind::Flag => flag(value).map(|flag| Cell::Whole(flag.into())),
         Kind::Whole(min, max) | Kind::OptionalWhole(min, max) => whole(value, min, max).map(Cell::Whole),
         Kind::Real(min, max) => real(value, min, max).map(Cell::Real),
@@ -49,8 +55,8 @@ pub(super) fn cell(kind: Kind, value: &Value) -> Result<Cell, String> {
         }
         Kind::Priority => priority(value).map(|priority| Cell::Whole(priority.get().into())),
         Kind::Money | Kind::OptionalMoney => money(value).map(|amount| Cell::Text(decimal(amount))),
-        Kind::Prices => prices(value).map(Cell::Text),
-        Kind::Features => features(value).map(Cell::Text),
+        // Maps; `cell` has read them.
+        Kind::Prices | Kind::Features => Err("must be a map".into()),
     }
 }
 
@@ -84,7 +90,8 @@ pub(super) fn optional_text(value: &Value) -> Result<Option<String>, String> {
     }
 }
 
-fn url(value: &Value) -> Result<String, String> {
+/// `http://…` or `https://…`, without a name and password in it.
+pub(super) fn url(value: &Value) -> Result<String, String> {
     let text = text(value, 2_048)?;
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
@@ -94,10 +101,19 @@ fn url(value: &Value) -> Result<String, String> {
     if host.contains('@') {
         return Err("must not hold a name or password; use an account".into());
     }
-    Ok(text.trim_end_matches('/').to_owned())
+    Ok(text)
 }
 
-fn flag(value: &Value) -> Result<bool, String> {
+/// A URL that paths are added to: what comes after one would swallow them.
+fn base_url(value: &Value) -> Result<String, String> {
+    let url = url(value)?;
+    if url.contains(['?', '#']) {
+        return Err("must end with its path; leave out ?… and #…".into());
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Bool(flag) => Ok(*flag),
         Value::Number(number) if number.as_i64() == Some(0) => Ok(false),
@@ -142,87 +158,78 @@ pub(super) fn money(value: &Value) -> Result<i64, String> {
     }
 }
 
-fn prices(value: &Value) -> Result<String, String> {
-    let Value::Object(given) = value else {
-        return if value.is_null() { Ok("{}".into()) } else { Err("must be a map of prices by unit".into()) };
+fn prices(value: &Value) -> Result<String, Vec<Fault>> {
+    let given = match value {
+        Value::Null => return Ok("{}".into()),
+        Value::Object(given) => given,
+        _ => return Err(vec![(String::new(), "must be a map of prices by unit".into())]),
     };
-    if let Some(unit) = given.keys().find(|unit| !PRICE_UNITS.contains(&unit.as_str())) {
-        return Err(format!("{unit} is no unit; units are {}", PRICE_UNITS.join(", ")));
-    }
+    let mut faults: Vec<Fault> = given
+        .keys()
+        .filter(|unit| !PRICE_UNITS.contains(&unit.as_str()))
+        .map(|unit| (unit.clone(), format!("is no unit; units are {}", PRICE_UNITS.join(", "))))
+        .collect();
     let mut prices = Map::new();
     for unit in PRICE_UNITS {
-        if let Some(price) = given.get(unit) {
-            let price = money(price).map_err(|remedy| format!("{unit} {remedy}"))?;
-            prices.insert(unit.to_owned(), decimal(price).into());
+        match given.get(unit).map(money) {
+            None => {}
+            Some(Ok(price)) => drop(prices.insert(unit.to_owned(), decimal(price).into())),
+            Some(Err(remedy)) => faults.push((unit.to_owned(), remedy)),
         }
     }
-    Ok(Value::Object(prices).to_string())
+    if faults.is_empty() { Ok(Value::Object(prices).to_string()) } else { Err(faults) }
 }
 
-fn features(value: &Value) -> Result<String, String> {
+pub(super) fn routing(value: &Value) -> Result<BTreeMap<String, bool>, Vec<Fault>> {
     let Value::Object(given) = value else {
-        return if value.is_null() { Ok("{}".into()) } else { Err("must be a map of features".into()) };
+        return Err(vec![(String::new(), "must be a map: {fallback_on_failure, fallback_candidate}".into())]);
     };
-    let mut features = Map::new();
+    let mut switches = BTreeMap::new();
+    let mut faults = Vec::new();
     for (name, value) in given {
-        let checked = if FLAG_FEATURES.contains(&name.as_str()) {
-            flag(value).map(Value::Bool)
-        } else if COUNT_FEATURES.contains(&name.as_str()) {
-            whole(value, 1, i64::MAX).map(Value::from)
-        } else if OTHER_FEATURES.contains(&name.as_str()) {
-            Ok(value.clone())
-        } else {
-            let known = [&FLAG_FEATURES[..], &COUNT_FEATURES[..], &OTHER_FEATURES[..]].concat().join(", ");
-            return Err(format!("{name} is no feature; features are {known}"));
-        };
-        features.insert(name.clone(), checked.map_err(|remedy| format!("{name} {remedy}"))?);
+        let known = ["fallback_on_failure", "fallback_candidate"].contains(&name.as_str());
+        let unknown = || Err("is unknown; it has fallback_on_failure, fallback_candidate".to_owned());
+        match if known { flag(value) } else { unknown() } {
+            Ok(flag) => drop(switches.insert(name.clone(), flag)),
+            Err(remedy) => faults.push((name.clone(), remedy)),
+        }
     }
-    features.sort_keys();
-    Ok(Value::Object(features).to_string())
+    if faults.is_empty() { Ok(switches) } else { Err(faults) }
 }
 
-pub(super) fn routing(value: &Value) -> Result<BTreeMap<String, bool>, String> {
-    let Value::Object(given) = value else {
-        return Err("must be a map".into());
-    };
-    given
-        .iter()
-        .map(|(name, value)| match name.as_str() {
-            "fallback_on_failure" | "fallback_candidate" => {
-                flag(value).map(|flag| (name.clone(), flag)).map_err(|remedy| format!("{name} {remedy}"))
-            }
-            _ => Err(format!("{name} is unknown; it has fallback_on_failure, fallback_candidate")),
-        })
-        .collect()
-}
-
-pub(super) fn binding(row: &Value) -> Result<BindingItem, (&'static str, String)> {
+pub(super) fn binding(row: &Value) -> Result<BindingItem, Vec<Fault>> {
     let Value::Object(fields) = row else {
-        return Err(("label", "must be a map: {label, priority}".into()));
+        return Err(vec![(String::new(), "must be a map: {label, priority}".into())]);
     };
-    if fields.keys().any(|name| name != "label" && name != "priority") {
-        return Err(("label", "a binding has label and priority only".into()));
+    let unknown = fields.keys().filter(|name| *name != "label" && *name != "priority");
+    let mut faults: Vec<Fault> =
+        unknown.map(|name| (name.clone(), "is unknown; a binding has label, priority".into())).collect();
+    let label = fields.get("label").and_then(Value::as_str).filter(|label| !label.is_empty());
+    if label.is_none() {
+        faults.push(("label".into(), "is missing; it names an account".into()));
     }
-    let label = fields.get("label").and_then(Value::as_str).ok_or(("label", "is missing".to_owned()))?;
     let priority = match fields.get("priority") {
         None | Some(Value::Null) => Priority::default(),
-        Some(value) => priority(value).map_err(|remedy| ("priority", remedy))?,
+        Some(value) => priority(value).unwrap_or_else(|remedy| {
+            faults.push(("priority".into(), remedy));
+            Priority::default()
+        }),
     };
-    Ok(BindingItem { label: label.to_owned(), priority })
+    match label {
+        Some(label) if faults.is_empty() => Ok(BindingItem { label: label.to_owned(), priority }),
+        _ => Err(faults),
+    }
 }
 
-/// `None` when the key is masked: keep the one that is there.
-pub(super) fn key(value: &Value) -> Result<Option<Key>, String> {
+/// A key as it was written: one that is masked means the one that is there.
+pub(super) fn key(value: &Value) -> Result<Key, String> {
     let Value::String(key) = value else {
         return Err("must be text".into());
     };
-    if key.starts_with(MASK) {
-        return Ok(None);
-    }
     if key.trim() != key || key.len() > 8_192 || key.chars().any(char::is_control) {
         return Err("must be at most 8192 characters, without spaces around them".into());
     }
-    Ok(Some(Key(key.clone())))
+    Ok(Key(key.clone()))
 }
 
 /// What an export shows of a key: never more than its last four characters, and nothing of a short one.
