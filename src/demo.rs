@@ -148,7 +148,8 @@ fn invalid(problems: Vec<Problem>) -> DemoError {
     CatalogError::Invalid(problems).into()
 }
 
-/// Three pools: weights within one tier, two tiers, and a member that fails now and then.
+/// Text pools with weights within one tier, with two tiers, and with a member that fails now and then;
+/// and one pool for every other capability.
 fn pools(base_url: &str) -> String {
     let account = |label: &str| json!({"label": label, "provider": "sim", "account_key": format!("sk-demo-{label}"), "max_rps": 500});
     let model = |name: &str, upstream: &str, pool: &str, weight: u32, priority: u32, account: &str| {
@@ -161,28 +162,53 @@ fn pools(base_url: &str) -> String {
         json!({"group_key": key, "name": name, "capability": "text", "circuit_failure_threshold": threshold,
                "circuit_recovery_seconds": recovery, "price": {"input_per_1m": "0.50", "output_per_1m": "1.50"}})
     };
+    let mut pools = vec![
+        pool("main_text", "Main text", 5, 20),
+        pool("tiered_text", "Two tiers", 5, 60),
+        pool("shaky_text", "With a shaky member", 2, 30),
+    ];
+    let mut models = vec![
+        model("main-small", "small", "main_text", 1, 0, "sim-a"),
+        model("main-medium", "medium", "main_text", 3, 0, "sim-b"),
+        model("main-large", "large", "main_text", 6, 0, "sim-c"),
+        model("tier-first", "first", "tiered_text", 1, 0, "sim-a"),
+        model("tier-second", "slow-300", "tiered_text", 1, 1, "sim-b"),
+        model("shaky-one", "flaky-40", "shaky_text", 1, 0, "sim-a"),
+        model("steady-one", "steady", "shaky_text", 1, 0, "sim-c"),
+    ];
+    let mut defaults = json!({"text": "main_text"});
+    for (capability, unit, price, cost) in CAPABILITIES {
+        let key = format!("main_{capability}");
+        pools.push(json!({"group_key": key, "name": format!("Main {capability}"), "capability": capability,
+                          "price": {unit: price}}));
+        for (name, account) in [("one", "sim-a"), ("two", "sim-b")] {
+            models.push(json!({"name": format!("{capability}-{name}"), "provider": "sim", "capability": capability,
+                               "pool": key, "max_concurrency": 100, "prices": {unit: cost},
+                               "features": {"image_edit": capability == "image"},
+                               "accounts": [{"label": account, "priority": 0}]}));
+        }
+        defaults[capability] = json!(key);
+    }
     json!({
         "providers": [{"key": "sim", "name": "Simulator", "protocol": "openai", "base_url": base_url,
                        "tier": "other", "allow_private_network": true}],
         "accounts": [account("sim-a"), account("sim-b"), account("sim-c")],
-        "pools": [
-            pool("main_text", "Main text", 5, 20),
-            pool("tiered_text", "Two tiers", 5, 60),
-            pool("shaky_text", "With a shaky member", 2, 30),
-        ],
-        "models": [
-            model("main-small", "small", "main_text", 1, 0, "sim-a"),
-            model("main-medium", "medium", "main_text", 3, 0, "sim-b"),
-            model("main-large", "large", "main_text", 6, 0, "sim-c"),
-            model("tier-first", "first", "tiered_text", 1, 0, "sim-a"),
-            model("tier-second", "slow-300", "tiered_text", 1, 1, "sim-b"),
-            model("shaky-one", "flaky-40", "shaky_text", 1, 0, "sim-a"),
-            model("steady-one", "steady", "shaky_text", 1, 0, "sim-c"),
-        ],
-        "settings": {"default_pool": {"text": "main_text"}},
+        "pools": pools,
+        "models": models,
+        "settings": {"default_pool": defaults},
     })
     .to_string()
 }
+
+/// The other capabilities: what is paid for, what callers pay for it, and what we pay.
+const CAPABILITIES: [(&str, &str, &str, &str); 6] = [
+    ("image", "per_image", "0.04", "0.02"),
+    ("audio", "per_1k_characters", "0.02", "0.01"),
+    ("embedding", "input_per_1m", "0.10", "0.02"),
+    ("rerank", "per_rerank_unit", "0.002", "0.001"),
+    ("moderation", "per_request", "0.0001", "0"),
+    ("speech2text", "per_audio_second", "0.0002", "0.0001"),
+];
 
 fn facts(server: &Server, simulator: &Simulator, seeded: &Seeded) -> serde_json::Value {
     json!({
