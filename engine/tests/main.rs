@@ -1,6 +1,7 @@
 //! The engine under paused time, with a scripted upstream and seeds.
 
 mod breaker;
+mod choice;
 mod cooldowns;
 mod features;
 mod queue;

@@ -383,3 +383,16 @@ pub(crate) fn quick_breaker() -> BreakerPolicy {
 pub(crate) fn two() -> Bench {
     Bench::new([member("a"), member("b").priority(1)])
 }
+
+/// Runs `per_second` tasks a second for `span`, at even distances, and waits for the last of them.
+pub(crate) async fn load(bench: &Arc<Bench>, per_second: u32, span: Duration) {
+    let mut tasks = tokio::task::JoinSet::new();
+    let every = Duration::from_secs(1) / per_second;
+    let start = tokio::time::Instant::now();
+    for n in 0..(span.as_millis() / every.as_millis()) as u32 {
+        tokio::time::sleep_until(start + every * n).await;
+        let bench = bench.clone();
+        tasks.spawn(async move { bench.run().await.0 });
+    }
+    tasks.join_all().await;
+}
