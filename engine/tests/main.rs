@@ -4,6 +4,7 @@ mod breaker;
 mod choice;
 mod cooldowns;
 mod features;
+mod limits;
 mod queue;
 mod recovery;
 mod retry_order;
