@@ -15,3 +15,4 @@ mod select;
 mod streams;
 mod support;
 mod unknown;
+mod weights;

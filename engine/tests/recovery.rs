@@ -99,7 +99,13 @@ async fn a_transition_names_the_attempt_that_caused_it() {
     let moves = bench.heard.moves();
     let [moved] = &moves[..] else { panic!("one transition, not {moves:?}") };
     assert_eq!((&*moved.name, moved.transition.to, moved.attempt), ("a", BreakerState::Open, Some(1)));
-    assert_eq!(moved.task.as_deref(), Some("task"));
+    assert_eq!((moved.task.as_deref(), moved.class), (Some("task"), Some(Class::Upstream)));
+    bench.clock.advance(Duration::from_secs(60));
+    bench.script.set("a", [Play::Serve]);
+    assert_eq!(bench.run().await.0, served("a"));
+    let moves = bench.heard.moves();
+    let later: Vec<_> = moves[1..].iter().map(|moved| (moved.transition.to, moved.class)).collect();
+    assert_eq!(later, [(BreakerState::HalfOpen, None), (BreakerState::Closed, None)]);
 }
 
 #[tokio::test(start_paused = true)]

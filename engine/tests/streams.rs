@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Beat, Bench, FALLBACK, INITIAL, Play, Record, cut, member, two};
+use crate::support::{Beat, Bench, FALLBACK, INITIAL, Play, Record, cut, two};
 use forebay_engine::attempt::AttemptStatus;
 use forebay_engine::stream::EventSource;
 use forebay_engine::task::Served;
