@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{AccountSpec, Beat, Bench, End, Play, Record, fail, member, rate_limited, served};
+use crate::support::{
+    AccountSpec, Beat, Bench, End, Play, Record, fail, fail_after, member, rate_limited, served,
+};
 use forebay_engine::live::StreamEnd;
 use forebay_engine::select::{Shortage, Why, Wish};
 use forebay_engine::task::{Job, Served, Stop, Unserved};
@@ -216,7 +218,7 @@ async fn play(steps: Vec<Step>, bounds: Bounds) -> (Arc<Bench>, Vec<Duration>) {
     for name in ["a", "b"] {
         let plays = steps.iter().map(|step| match step.class {
             None => Play::After(Duration::from_millis(step.takes)),
-            Some(class) => Play::FailAfter(Duration::from_millis(step.takes), class),
+            Some(class) => fail_after(Duration::from_millis(step.takes), class),
         });
         bench.script.set(name, plays);
     }

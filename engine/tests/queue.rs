@@ -181,3 +181,20 @@ async fn a_mix_of_reasons_is_nobody_available_and_names_each_member() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_strikes_while_waiting_for_room_is_exceeded() {
+    let bench = Arc::new(Bench::new([member("a").room(1)]));
+    bench.script.set("a", [Play::Hang]);
+    let hanging = {
+        let bench = bench.clone();
+        tokio::spawn(async move { bench.run().await.0 })
+    };
+    tokio::task::yield_now().await;
+    let began = bench.clock.now();
+    let mut job = bench.job(false);
+    job.deadline = Some(Duration::from_millis(700));
+    assert_eq!(bench.run_on(&job).await.0, End::Stopped("deadline_exceeded"));
+    assert_eq!(bench.clock.now().since(began), Duration::from_millis(700));
+    hanging.abort();
+}

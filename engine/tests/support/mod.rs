@@ -20,7 +20,7 @@ use forebay_engine::{
 };
 
 pub(crate) use record::{Heard, Record};
-pub(crate) use script::{Beat, Play, Script, cut, fail, rate_limited, too_long};
+pub(crate) use script::{Beat, Play, Script, cut, fail, fail_after, rate_limited, too_long};
 
 /// The bench's only pool.
 pub(crate) const POOL: &str = "main_text";
@@ -385,7 +385,7 @@ pub(crate) fn two() -> Bench {
 }
 
 /// Runs `per_second` tasks a second for `span`, at even distances, and waits for the last of them.
-pub(crate) async fn load(bench: &Arc<Bench>, per_second: u32, span: Duration) {
+pub(crate) async fn load(bench: &Arc<Bench>, per_second: u32, span: Duration) -> Vec<End> {
     let mut tasks = tokio::task::JoinSet::new();
     let every = Duration::from_secs(1) / per_second;
     let start = tokio::time::Instant::now();
@@ -394,5 +394,5 @@ pub(crate) async fn load(bench: &Arc<Bench>, per_second: u32, span: Duration) {
         let bench = bench.clone();
         tasks.spawn(async move { bench.run().await.0 });
     }
-    tasks.join_all().await;
+    tasks.join_all().await
 }

@@ -25,7 +25,7 @@ pub(crate) enum Play {
     /// Answers, having used this.
     Use(Usage),
     /// Fails after a while.
-    FailAfter(Duration, Class),
+    FailAfter(Duration, Failure),
     Panic,
     /// Streams these pieces, then ends; `Err` ends it badly.
     Stream(Vec<Result<Beat, Failure>>),
@@ -154,9 +154,9 @@ impl Upstream for Script {
                 tokio::time::sleep(wait + each * others).await;
             }
             Play::Use(used) => usage = Some(used),
-            Play::FailAfter(wait, class) => {
+            Play::FailAfter(wait, failure) => {
                 tokio::time::sleep(wait).await;
-                return Err(Failure::new(class, "scripted"));
+                return Err(failure);
             }
             Play::Panic => panic!("the adapter panics, as the test wants it to"),
             _ => tokio::task::yield_now().await,
@@ -179,6 +179,10 @@ impl Upstream for Script {
 
 pub(crate) fn fail(class: Class) -> Play {
     Play::Fail(Failure::new(class, "scripted"))
+}
+
+pub(crate) fn fail_after(wait: Duration, class: Class) -> Play {
+    Play::FailAfter(wait, Failure::new(class, "scripted"))
 }
 
 /// A 429 with Retry-After, in seconds.
