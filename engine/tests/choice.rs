@@ -53,14 +53,17 @@ async fn every_strategy_is_read_by_its_name() {
 }
 
 #[tokio::test]
-async fn the_turns_of_a_member_that_is_out_are_shared_out_among_the_others() {
-    let bench = with_strategy(Strategy::RoundRobin, ["a", "b", "c", "d"].map(member));
-    let needs = Needs::default();
-    bench.open("b");
-    assert_eq!(
-        counts(&bench, &Wish::any(&needs), 120),
-        HashMap::from([("a".to_owned(), 40), ("c".to_owned(), 40), ("d".to_owned(), 40)])
-    );
+async fn the_turns_of_members_that_are_out_are_shared_out_among_the_others() {
+    for (out, expected) in [
+        (&["b"][..], &[("a", 40), ("c", 40), ("d", 40)][..]),
+        (&["b", "d"], &[("a", 60), ("c", 60)]),
+        (&["a", "b", "d"], &[("c", 120)]),
+    ] {
+        let bench = with_strategy(Strategy::RoundRobin, ["a", "b", "c", "d"].map(member));
+        out.iter().for_each(|name| bench.open(name));
+        let expected = expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        assert_eq!(counts(&bench, &Wish::any(&Needs::default()), 120), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]
