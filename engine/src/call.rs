@@ -14,7 +14,7 @@ use crate::route::{Task, Trail};
 use crate::select::Selection;
 use crate::stream::{Committed, probe};
 use crate::task::{Served, Stop};
-use crate::upstream::{Journal, Order, Upstream, Whole};
+use crate::upstream::{Journal, Order, Sent, Upstream, Whole};
 
 impl<U: Upstream, J: Journal> Task<'_, U, J> {
     /// Makes one attempt: recorded first, then sent, then judged.
@@ -40,12 +40,14 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             waited,
             generation: selection.permit.generation(),
         };
+        let was_sent = Sent::default();
+        selection.permit.watch(was_sent.clone());
         trail.open = Some(Open {
             seq,
             model: member.model.clone(),
             name: member.name.clone(),
             at,
-            sent: selection.permit.sent().clone(),
+            sent: was_sent.clone(),
         });
         if let Err(refusal) = self.journal.sent(trail.unrecorded.clone(), sent).await {
             trail.open = None;
@@ -53,7 +55,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         }
         trail.unrecorded = None;
         trail.begun = true;
-        let called = self.call(&selection, &pool, deadline).await;
+        let called = self.call(&selection, &pool, &was_sent, deadline).await;
         let now = self.now();
         let Some(open) = trail.open.take() else {
             return Err(Stop::NotFound);
@@ -86,7 +88,6 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 }))))
             }
             Err(failure) => {
-                let was_sent = selection.permit.sent().get();
                 let ended = open.failed(&failure, now);
                 self.failed(selection, &failure, seq, now);
                 let noted = if failure.class == Class::Unknown {
@@ -96,7 +97,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 };
                 engine.note(&self.job.route, &ended, noted);
                 trail.unrecorded = Some(ended);
-                if !was_sent && now >= deadline {
+                if !was_sent.get() && now >= deadline {
                     return Err(Stop::DeadlineExceeded);
                 }
                 Ok(Err(failure))
@@ -108,10 +109,10 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         &self,
         selection: &Selection,
         pool: &Pool,
+        sent: &Sent,
         deadline: Moment,
     ) -> Result<Answered<U>, Failure> {
         let clock = &self.engine.clock;
-        let sent = selection.permit.sent();
         let retry = self.engine.directory.routing().retry(pool.capability).clone();
         let span = if self.job.stream {
             pool.policy.first_packet_timeout.min(retry.stream_attempt)

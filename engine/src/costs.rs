@@ -38,7 +38,9 @@ impl Costs {
             (self.per_1k_characters, usage.characters, 1_000),
             (self.per_rerank_unit, usage.rerank_units, 1_000_000),
         ];
-        terms.into_iter().fold(0, |sum: u128, (price, count, scale)| {
+        // Most models have one or two prices, and a pick asks for each candidate.
+        let terms = terms.into_iter().filter(|(price, count, _)| *price != 0 && *count != 0);
+        terms.fold(0, |sum: u128, (price, count, scale)| {
             let term = (u128::from(price) * u128::from(count)).saturating_mul(scale);
             sum.saturating_add(term)
         })

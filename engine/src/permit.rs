@@ -24,8 +24,8 @@ pub struct Permit {
     ticket: Option<Ticket>,
     generation: u64,
     room: Room,
-    /// Set once the call may have reached the upstream.
-    sent: Sent,
+    /// Set once the call may have reached the upstream; `None` before the call is made.
+    sent: Option<Sent>,
 }
 
 /// What a call has taken of its account.
@@ -42,7 +42,7 @@ impl Permit {
     /// Takes over a slot that is already taken.
     pub(crate) fn new(model: Arc<ModelState>, ticket: Ticket, room: Room) -> Self {
         let generation = ticket.generation();
-        Self { model, account: None, generation, ticket: Some(ticket), room, sent: Sent::default() }
+        Self { model, account: None, generation, ticket: Some(ticket), room, sent: None }
     }
 
     /// Takes over what was taken of an account too.
@@ -50,9 +50,9 @@ impl Permit {
         self.account = Some(held);
     }
 
-    /// What its adapter sets once the request may have left.
-    pub(crate) const fn sent(&self) -> &Sent {
-        &self.sent
+    /// The call is about to be made; its adapter sets `sent` once the request may have left.
+    pub(crate) fn watch(&mut self, sent: Sent) {
+        self.sent = Some(sent);
     }
 
     /// The call is known to have used `usage`: what was taken of the account's tokens is made that.
@@ -88,7 +88,7 @@ impl Drop for Permit {
             self.model.breaker.settle(&ticket, Verdict::Uncounted, Moment::default(), &NoChance);
         }
         if let Some(Held { account, tokens, day_ends }) = &self.account {
-            if !self.sent.get() {
+            if !self.sent.as_ref().is_some_and(Sent::get) {
                 account.unused(*day_ends);
                 if let Some((max_tpm, taken)) = tokens {
                     account.tokens.correct(*max_tpm, *taken, 0, Moment::default());

@@ -65,13 +65,17 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             Stop::Congested(after)
         };
         // Those that nothing can serve soon are told at once, before they take a place.
-        if pool.state.waiting() == 0 {
-            self.worth_waiting(&no_pick, began, deadline)?;
+        if let Some(stop) = give_up(&no_pick, began, deadline) {
+            return Err(stop);
         }
         let Some(_place) = PoolState::join(&pool.state, pool.queue_max()) else {
             return Err(congested(&no_pick, began));
         };
-        let mut limit = (began + pool.policy.queue_timeout).min(deadline);
+        let patience = |no_pick: &NoPick, since: Moment| {
+            let from = if let Shortage::RateLimited(at) = no_pick.shortage() { at.max(since) } else { since };
+            (from + pool.policy.queue_timeout).min(deadline)
+        };
+        let mut limit = patience(&no_pick, began);
         let out_of_time = |no_pick: &NoPick| {
             if self.now() >= deadline { Stop::DeadlineExceeded } else { congested(no_pick, self.now()) }
         };
@@ -91,40 +95,36 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 Ok(selection) => return Ok((pool, selection)),
                 Err(no_pick) => no_pick,
             };
-            let look_again = self.worth_waiting(&no_pick, now, deadline)?;
-            if let Shortage::RateLimited(at) = no_pick.shortage() {
-                limit = limit.max(at + Duration::from_millis(1)).min(deadline);
+            if let Some(stop) = give_up(&no_pick, now, deadline) {
+                return Err(stop);
             }
+            limit = limit.max(patience(&no_pick, began));
             if now >= limit {
                 return Err(out_of_time(&no_pick));
             }
-            let until = look_again.map_or(limit, |at| at.min(limit));
+            let until = match no_pick.shortage() {
+                Shortage::Full(Some(at)) => at.max(now + Duration::from_millis(1)).min(limit),
+                Shortage::RateLimited(at) => at.min(limit),
+                _ => limit,
+            };
             tokio::select! {
                 () = opened => {}
                 () = engine.clock.sleep_until(until) => {}
             }
         }
     }
+}
 
-    /// Whether to wait, and when to look again if nobody calls.
-    fn worth_waiting(
-        &self,
-        no_pick: &NoPick,
-        now: Moment,
-        deadline: Moment,
-    ) -> Result<Option<Moment>, Stop<J::Refusal>> {
-        let shortage = no_pick.shortage();
-        match shortage {
-            Shortage::Full(token) => Ok(token.map(|at| at.max(now + Duration::from_millis(1)))),
-            Shortage::RateLimited(at) if now.until(at) <= LONGEST_RATE_WAIT && at < deadline => Ok(Some(at)),
-            Shortage::RateLimited(_) => {
-                Err(Stop::RateLimited(shortage.retry_after(now).unwrap_or(LONGEST_RATE_WAIT)))
-            }
-            Shortage::Lacks(feature) => Err(Stop::Lacks(feature)),
-            Shortage::Unavailable(_) => {
-                Err(Stop::NoAvailableModel { retry_after: shortage.retry_after(now), why: no_pick.clone() })
-            }
-        }
+/// Why waiting for room would be in vain, if it would.
+fn give_up<R>(no_pick: &NoPick, now: Moment, deadline: Moment) -> Option<Stop<R>> {
+    let shortage = no_pick.shortage();
+    let retry_after = shortage.retry_after(now);
+    match shortage {
+        Shortage::Full(_) => None,
+        Shortage::RateLimited(at) if now.until(at) <= LONGEST_RATE_WAIT && at < deadline => None,
+        Shortage::RateLimited(_) => Some(Stop::RateLimited(retry_after.unwrap_or(LONGEST_RATE_WAIT))),
+        Shortage::Lacks(feature) => Some(Stop::Lacks(feature)),
+        Shortage::Unavailable(_) => Some(Stop::NoAvailableModel { retry_after, why: no_pick.clone() }),
     }
 }
 

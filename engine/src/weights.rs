@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn the_formula_by_hand() {
-        let rows: [(u64, u64, Option<Duration>, Option<Duration>, f64, f64); 15] = [
-            // calls, failures, target, latency, cost factor → factor
+        // calls, failures, target, latency, cost factor → factor
+        for (calls, failures, target, latency, cost_factor, expected) in [
             (0, 0, None, None, 1.0, 1.0),
             (100, 0, ms(500), ms(500), 1.0, 1.0),
             (100, 30, ms(500), ms(500), 1.0, 0.7),
@@ -186,8 +186,7 @@ mod tests {
             (20, 10, None, None, 1.0, 0.5),
             // One per cent is left.
             (100, 100, ms(500), ms(60_000), 0.1, 0.01),
-        ];
-        for (calls, failures, target, latency, cost_factor, expected) in rows {
+        ] {
             let factor = wanted(Tally { calls, failures }, target, latency, cost_factor);
             assert!(close(factor, expected), "{calls} {failures} {target:?} {latency:?}: {factor}");
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{AccountSpec, Bench, End, Play, member, rate_limited, served};
-use forebay_engine::Clock;
+use crate::support::{AccountSpec, Bench, End, Play, Record, fail, member, rate_limited, served};
 use forebay_engine::policy::PoolPolicy;
+use forebay_engine::task::{Stop, Unserved};
+use forebay_engine::{Class, Clock};
 
 #[tokio::test(start_paused = true)]
 async fn b12_no_more_than_the_limit_is_in_flight_and_the_queue_is_in_order() {
@@ -122,4 +123,78 @@ async fn accounts_of_equal_priority_take_turns() {
     }
     let used = bench.script.accounts_used();
     assert!(used.windows(2).all(|pair| pair[0] != pair[1]), "{used:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_waits_out_a_short_rate_limit_not_only_the_first_in_the_queue() {
+    let bench = Arc::new(Bench::new([member("a").accounts(&["x"])]));
+    bench.script.set("a", [rate_limited(7), Play::Serve]);
+    assert_eq!(bench.run().await.0, End::Stopped("rate_limited"));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let bench = bench.clone();
+        tasks.spawn(async move { bench.run().await.0 });
+    }
+    assert!(tasks.join_all().await.iter().all(|end| *end == served("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_nobody_can_serve_is_told_at_once_though_others_wait_for_room() {
+    let bench = Arc::new(Bench::new([member("a").room(1)]));
+    bench.script.set("a", [Play::After(Duration::from_secs(1))]);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let bench = bench.clone();
+        tasks.spawn(async move { bench.run().await.0 });
+    }
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.pool().state.waiting(), 1);
+    let mut job = bench.job(false);
+    job.needs.thinking = true;
+    let began = bench.clock.now();
+    assert_eq!(bench.run_on(&job).await.0, End::Stopped("unsupported"));
+    assert_eq!(bench.clock.now(), began);
+    assert!(tasks.join_all().await.iter().all(|end| *end == served("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mix_of_reasons_is_nobody_available_and_names_each_member() {
+    let bench = Bench::new([member("open"), member("refused").accounts(&["x"]), member("keyless")]);
+    bench.open("open");
+    bench.script.set("refused", [fail(Class::Auth)]);
+    bench.script.set("keyless", [fail(Class::Misconfigured)]);
+    while bench.run().await.0 != End::Stopped("no_available_model") {}
+    let record = Record::default();
+    let end = bench.engine.run(&*bench.script, &record, &bench.job(false), std::future::pending()).await;
+    let Err(Unserved { stop: Stop::NoAvailableModel { retry_after, why }, begun: false, .. }) = end else {
+        panic!("nobody can serve it")
+    };
+    let now = bench.clock.now();
+    let why: Vec<_> = why.why.iter().map(|(name, why)| format!("{name}: {}", why.describe(now))).collect();
+    assert_eq!(retry_after, Some(Duration::from_secs(10)));
+    assert_eq!(
+        why,
+        [
+            "keyless: cooling down (misconfigured) for 300 s",
+            "open: breaker not admitting for 60 s",
+            "refused: cooling down (auth) for 10 s",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_strikes_while_waiting_for_room_is_exceeded() {
+    let bench = Arc::new(Bench::new([member("a").room(1)]));
+    bench.script.set("a", [Play::Hang]);
+    let hanging = {
+        let bench = bench.clone();
+        tokio::spawn(async move { bench.run().await.0 })
+    };
+    tokio::task::yield_now().await;
+    let began = bench.clock.now();
+    let mut job = bench.job(false);
+    job.deadline = Some(Duration::from_millis(700));
+    assert_eq!(bench.run_on(&job).await.0, End::Stopped("deadline_exceeded"));
+    assert_eq!(bench.clock.now().since(began), Duration::from_millis(700));
+    hanging.abort();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Beat, Bench, FALLBACK, INITIAL, Play, Record, cut, member, two};
+use crate::support::{Beat, Bench, FALLBACK, INITIAL, Play, Record, cut, two};
 use forebay_engine::attempt::AttemptStatus;
 use forebay_engine::stream::EventSource;
 use forebay_engine::task::Served;
@@ -74,7 +74,7 @@ async fn s4_s5_after_its_first_content_a_death_is_told_and_nothing_is_glued_on()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_committed_stream_may_be_silent_for_a_minute_and_without_content_for_three() {
+async fn s5_s13_a_committed_stream_may_be_silent_for_a_minute_and_without_content_for_three() {
     let alive = |n| std::iter::repeat_n([Ok(Beat::Wait(50_000)), Ok(Beat::Quiet)], n).flatten();
     let bench = two();
     let began = bench.clock.now();

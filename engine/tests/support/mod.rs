@@ -20,7 +20,7 @@ use forebay_engine::{
 };
 
 pub(crate) use record::{Heard, Record};
-pub(crate) use script::{Beat, Play, Script, cut, fail, rate_limited, too_long};
+pub(crate) use script::{Beat, Play, Script, cut, fail, fail_after, rate_limited, too_long};
 
 /// The bench's only pool.
 pub(crate) const POOL: &str = "main_text";
@@ -382,4 +382,17 @@ pub(crate) fn quick_breaker() -> BreakerPolicy {
 /// A member, and another for when it can't serve.
 pub(crate) fn two() -> Bench {
     Bench::new([member("a"), member("b").priority(1)])
+}
+
+/// Runs `per_second` tasks a second for `span`, at even distances, and waits for the last of them.
+pub(crate) async fn load(bench: &Arc<Bench>, per_second: u32, span: Duration) -> Vec<End> {
+    let mut tasks = tokio::task::JoinSet::new();
+    let every = Duration::from_secs(1) / per_second;
+    let start = tokio::time::Instant::now();
+    for n in 0..(span.as_millis() / every.as_millis()) as u32 {
+        tokio::time::sleep_until(start + every * n).await;
+        let bench = bench.clone();
+        tasks.spawn(async move { bench.run().await.0 });
+    }
+    tasks.join_all().await
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_engine::stream::{EventSource, Piece};
 use forebay_engine::upstream::{Order, Whole};
 use forebay_engine::{Class, Failure, Upstream, Usage};
+use tokio::time::Instant;
 
 /// What the upstream does with one call.
 #[derive(Clone)]
@@ -24,7 +25,7 @@ pub(crate) enum Play {
     /// Answers, having used this.
     Use(Usage),
     /// Fails after a while.
-    FailAfter(Duration, Class),
+    FailAfter(Duration, Failure),
     Panic,
     /// Streams these pieces, then ends; `Err` ends it badly.
     Stream(Vec<Result<Beat, Failure>>),
@@ -42,7 +43,7 @@ pub(crate) enum Beat {
 #[derive(Default)]
 pub(crate) struct Script {
     plays: Mutex<HashMap<String, VecDeque<Play>>>,
-    calls: Mutex<Vec<(String, Option<String>)>>,
+    calls: Mutex<Vec<(Instant, String, Option<String>)>>,
     open: Mutex<HashMap<String, (u32, u32)>>,
 }
 
@@ -52,10 +53,15 @@ impl Script {
     }
     /// Whom it was asked of, with which account.
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.calls.lock().expect("unpoisoned").iter().map(|(member, _)| member.clone()).collect()
+        self.calls.lock().expect("unpoisoned").iter().map(|(_, member, _)| member.clone()).collect()
     }
     pub(crate) fn accounts_used(&self) -> Vec<Option<String>> {
-        self.calls.lock().expect("unpoisoned").iter().map(|(_, account)| account.clone()).collect()
+        self.calls.lock().expect("unpoisoned").iter().map(|(.., account)| account.clone()).collect()
+    }
+    /// When, since `start`, and of whom it was asked.
+    pub(crate) fn timed(&self, start: Instant) -> Vec<(Duration, String)> {
+        let calls = self.calls.lock().expect("unpoisoned");
+        calls.iter().map(|(at, member, _)| (at.duration_since(start), member.clone())).collect()
     }
     /// The most calls of a member or an account that were open at once.
     pub(crate) fn peak(&self, name: &str) -> u32 {
@@ -83,7 +89,7 @@ impl Script {
             Some(script) => script.front().cloned().unwrap_or(Play::Serve),
         };
         drop(plays);
-        self.calls.lock().expect("unpoisoned").push((member, account));
+        self.calls.lock().expect("unpoisoned").push((Instant::now(), member, account));
         (play, visits)
     }
 }
@@ -148,9 +154,9 @@ impl Upstream for Script {
                 tokio::time::sleep(wait + each * others).await;
             }
             Play::Use(used) => usage = Some(used),
-            Play::FailAfter(wait, class) => {
+            Play::FailAfter(wait, failure) => {
                 tokio::time::sleep(wait).await;
-                return Err(Failure::new(class, "scripted"));
+                return Err(failure);
             }
             Play::Panic => panic!("the adapter panics, as the test wants it to"),
             _ => tokio::task::yield_now().await,
@@ -173,6 +179,10 @@ impl Upstream for Script {
 
 pub(crate) fn fail(class: Class) -> Play {
     Play::Fail(Failure::new(class, "scripted"))
+}
+
+pub(crate) fn fail_after(wait: Duration, class: Class) -> Play {
+    Play::FailAfter(wait, Failure::new(class, "scripted"))
 }
 
 /// A 429 with Retry-After, in seconds.
