@@ -41,7 +41,8 @@ pub(crate) async fn tell(
     let Some((day, ends)) = day_of(now, time_zone) else { return Ok(()) };
     let sent = ledger.requests_on(&day).await?;
     let snapshot = catalog.snapshot();
-    let accounts = snapshot.alone.values().flat_map(|pool| pool.members()).flat_map(|member| &member.accounts);
+    let accounts =
+        snapshot.alone.values().flat_map(|pool| pool.members()).flat_map(|member| &member.accounts);
     for account in accounts.map(|binding| &binding.account) {
         let used = sent.get(&*account.id.0).copied().unwrap_or_default();
         let used = u64::try_from(used).unwrap_or_default();
@@ -67,9 +68,17 @@ mod tests {
             let at: Timestamp = text.parse().expect("a time");
             Moment::from_millis(at.as_millisecond() as u64)
         };
-        let day = |text: &str, zone: &str| day_of(moment(text), &TimeZone::get(zone).expect("a zone")).expect("a day");
+        let day = |text: &str, zone: &str| {
+            day_of(moment(text), &TimeZone::get(zone).expect("a zone")).expect("a day")
+        };
         assert_eq!(day("2026-11-30T23:30:00Z", "UTC"), ("2026-11-30".into(), moment("2026-12-01T00:00:00Z")));
-        assert_eq!(day("2026-11-30T23:30:00Z", "Asia/Shanghai"), ("2026-12-01".into(), moment("2026-12-01T16:00:00Z")));
-        assert_eq!(day("2026-03-29T00:30:00Z", "Europe/Berlin"), ("2026-03-29".into(), moment("2026-03-29T22:00:00Z")));
+        assert_eq!(
+            day("2026-11-30T23:30:00Z", "Asia/Shanghai"),
+            ("2026-12-01".into(), moment("2026-12-01T16:00:00Z"))
+        );
+        assert_eq!(
+            day("2026-03-29T00:30:00Z", "Europe/Berlin"),
+            ("2026-03-29".into(), moment("2026-03-29T22:00:00Z"))
+        );
     }
 }

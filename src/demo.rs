@@ -182,10 +182,12 @@ fn pools(base_url: &str) -> String {
         pools.push(json!({"group_key": key, "name": format!("Main {capability}"), "capability": capability,
                           "price": {unit: price}}));
         for (name, account) in [("one", "sim-a"), ("two", "sim-b")] {
-            models.push(json!({"name": format!("{capability}-{name}"), "provider": "sim", "capability": capability,
+            models.push(
+                json!({"name": format!("{capability}-{name}"), "provider": "sim", "capability": capability,
                                "pool": key, "max_concurrency": 100, "prices": {unit: cost},
                                "features": {"image_edit": capability == "image"},
-                               "accounts": [{"label": account, "priority": 0}]}));
+                               "accounts": [{"label": account, "priority": 0}]}),
+            );
         }
         defaults[capability] = json!(key);
     }

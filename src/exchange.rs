@@ -167,7 +167,8 @@ impl FileSource {
             .ok_or("must be an http or https URL, or a data URL")?;
         let kind = head.strip_suffix(";base64").ok_or("must be a data URL in base64")?;
         let bytes = STANDARD.decode(data.trim()).map_err(|_| "is a data URL whose base64 is broken")?;
-        let content_type = kind.split(';').next().filter(|kind| !kind.is_empty()).unwrap_or("application/octet-stream");
+        let content_type =
+            kind.split(';').next().filter(|kind| !kind.is_empty()).unwrap_or("application/octet-stream");
         let extension = content_type.rsplit('/').next().unwrap_or("bin");
         Ok(Self::Bytes {
             file_name: format!("file.{extension}"),
@@ -186,8 +187,8 @@ impl FileSource {
         }
     }
 
-    /// Its size in bytes, where it is here.
-    pub fn len(&self) -> Option<u64> {
+    /// How many bytes it has, where it is here.
+    pub fn size(&self) -> Option<u64> {
         match self {
             Self::Bytes { bytes, .. } => Some(bytes.len() as u64),
             Self::Url(_) => None,
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn a_file_comes_from_a_web_address_or_from_base64_and_goes_back() {
         let here = FileSource::parse("data:image/png;base64,AQID").expect("a data URL");
-        assert_eq!(here.len(), Some(3));
+        assert_eq!(here.size(), Some(3));
         assert_eq!(here.to_url(), "data:image/png;base64,AQID");
         let there = FileSource::parse("https://example.com/a.png").expect("an address");
         assert_eq!(there, FileSource::Url("https://example.com/a.png".into()));

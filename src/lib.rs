@@ -6,11 +6,11 @@ pub mod auth;
 pub mod catalog;
 pub mod cli;
 pub mod config;
+mod days;
 pub mod demo;
 pub mod exchange;
 pub mod gateway;
 pub mod ledger;
-mod days;
 mod listen;
 pub mod results;
 pub mod simulator;
@@ -135,7 +135,8 @@ impl Server {
         let state: Arc<dyn State> = Arc::new(LocalState::new());
         let clock = outside.clock.clone();
         let catalog =
-            Catalog::open(store.clone(), keys.clone(), state.clone(), clock.clone(), Some(url_guard())).await?;
+            Catalog::open(store.clone(), keys.clone(), state.clone(), clock.clone(), Some(url_guard()))
+                .await?;
 
         let listen = |source| StartError::Listen { addr: settings.addr, source };
         let listener = TcpListener::bind(settings.addr).await.map_err(listen)?;

@@ -107,7 +107,8 @@ impl Results {
     /// What was kept of a `b64_json` is shown by its address too.
     fn show_one(&self, item: &mut Value) {
         let inside = item.get("b64_json").and_then(Value::as_str).is_some_and(|mark| mark.starts_with(MARK));
-        if inside && let Some(item) = item.as_object_mut()
+        if inside
+            && let Some(item) = item.as_object_mut()
             && let Some(mark) = item.shift_remove("b64_json")
         {
             item.insert("url".into(), mark);
@@ -288,8 +289,13 @@ mod tests {
         };
         let path = url.path_and_query().expect("a path").to_string();
         let served = ask(path.clone()).await;
-        assert_eq!((served.status(), &served.headers()["content-type"]), (StatusCode::OK, &HeaderValue::from_static("image/png")));
-        for forged in [path.replace("expires=", "expires=9"), path.replace(".png", ".jpg"), url.path().to_owned()] {
+        assert_eq!(
+            (served.status(), &served.headers()["content-type"]),
+            (StatusCode::OK, &HeaderValue::from_static("image/png"))
+        );
+        for forged in
+            [path.replace("expires=", "expires=9"), path.replace(".png", ".jpg"), url.path().to_owned()]
+        {
             assert_eq!(ask(forged).await.status(), StatusCode::FORBIDDEN);
         }
     }

@@ -137,6 +137,10 @@ impl Open {
             Class::Unknown => AttemptStatus::OutcomeUnknown,
             _ => AttemptStatus::Failed,
         };
-        AttemptEnded { failure: Some(failure.clone()), usage: failure.billed, ..self.ended(status, now) }
+        AttemptEnded {
+            failure: Some(failure.clone()),
+            usage: failure.billed.as_deref().copied(),
+            ..self.ended(status, now)
+        }
     }
 }

@@ -160,7 +160,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         let engine = self.engine;
         let moved = selection.permit.settle(failure.class.verdict(), now, &*engine.random);
         engine.moved(&selection.member, moved, &self.job.task, Some(seq), Some(failure.class));
-        if let Some(usage) = &failure.billed {
+        if let Some(usage) = failure.billed.as_deref() {
             selection.permit.used(usage, now);
         }
         if !failure.class.blames_caller() {

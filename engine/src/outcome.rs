@@ -172,7 +172,7 @@ pub struct Failure {
     /// When the upstream said to come back.
     pub retry_after: Option<Duration>,
     /// What the upstream billed all the same.
-    pub billed: Option<Usage>,
+    pub billed: Option<Box<Usage>>,
 }
 
 impl Failure {
@@ -193,6 +193,13 @@ impl Failure {
     #[must_use]
     pub const fn with_status(mut self, status: u16) -> Self {
         self.http_status = Some(status);
+        self
+    }
+
+    /// With what the upstream billed all the same.
+    #[must_use]
+    pub fn with_billed(mut self, usage: Option<Usage>) -> Self {
+        self.billed = usage.map(Box::new);
         self
     }
 

@@ -67,7 +67,7 @@ async fn what_was_used_replaces_what_was_expected() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_was_billed_is_charged_what_it_was_billed() {
     let bench = tpm();
-    let billed = Failure { billed: Some(input(1_000)), ..Failure::new(Class::Unknown, "cut") };
+    let billed = Failure::new(Class::Unknown, "cut").with_billed(Some(input(1_000)));
     bench.script.set("a", [Play::Fail(billed)]);
     bench.run_on(&expecting(&bench, 5_000)).await;
     assert_eq!(free_in(&bench, 6_000), Duration::from_secs(10));

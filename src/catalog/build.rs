@@ -161,7 +161,9 @@ fn own_accounts(row: &ConfigRow, keys: &KeyRing, state: &dyn State, new: &mut Sn
         let opened = keys.open(own_key(&stored.id), &stored.key.text, stored.key.version);
         let is_open = opened.is_ok();
         match opened {
-            Ok(key) => drop(new.accounts.insert(id.clone(), Credential { key, key_revision: 1, label: label.clone() })),
+            Ok(key) => drop(
+                new.accounts.insert(id.clone(), Credential { key, key_revision: 1, label: label.clone() }),
+            ),
             Err(error) => {
                 tracing::warn!(model = %row.name, key = place + 1, problem = %error, "key can't be used");
                 new.account_problems.insert(id.clone(), error.to_string());
@@ -288,11 +290,14 @@ fn features(row: &ConfigRow) -> Features {
         vision: flag("vision", defaults.vision),
         image_edit: flag("image_edit", defaults.image_edit),
         // A number for every kind of material, or one a kind.
-        max_references: small(&declared["max_references"]).or_else(|| small(&declared["max_references"]["image"])),
+        max_references: small(&declared["max_references"])
+            .or_else(|| small(&declared["max_references"]["image"])),
         ratios: texts("ratios"),
         resolutions: texts("resolutions"),
         durations: declared["durations"].as_array().map(|all| all.iter().filter_map(small).collect()),
-        voices: declared["voices"].as_object().map(|all| all.keys().map(|name| name.as_str().into()).collect()),
+        voices: declared["voices"]
+            .as_object()
+            .map(|all| all.keys().map(|name| name.as_str().into()).collect()),
         max_context: declared["max_context"].as_u64(),
         max_output: declared["max_output"].as_u64(),
     }

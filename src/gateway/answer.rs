@@ -168,7 +168,9 @@ impl Answer {
             None => None,
         };
         let Some(bytes) = bytes else {
-            return ApiError::not_found("the audio of this task is not kept any more").of_task(&self.task_id).response(Dialect::OpenAi);
+            return ApiError::not_found("the audio of this task is not kept any more")
+                .of_task(&self.task_id)
+                .response(Dialect::OpenAi);
         };
         let content_type = audio["content_type"].as_str().unwrap_or("audio/mpeg").to_owned();
         let mut response = ([(header::CONTENT_TYPE, content_type)], bytes).into_response();
@@ -196,7 +198,9 @@ async fn inline(output: &mut Value, results: &Results) {
 fn known_usage(usage: Value) -> Value {
     let Value::Object(mut usage) = usage else { return usage };
     usage.retain(|name, _| {
-        name.ends_with("_tokens") || name.ends_with("_tokens_details") || matches!(name.as_str(), "type" | "seconds")
+        name.ends_with("_tokens")
+            || name.ends_with("_tokens_details")
+            || matches!(name.as_str(), "type" | "seconds")
     });
     Value::Object(usage)
 }

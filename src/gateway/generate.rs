@@ -92,7 +92,9 @@ impl<U: ModelUpstream> Gateway<U> {
                 Entry::Finished(Ok(answer)) if asked.stream => {
                     return Ok(stream::replay(&answer, asked.dialect, asked.include_usage));
                 }
-                Entry::Finished(Ok(answer)) => return Ok(answer.response(asked.shape(), &self.results).await),
+                Entry::Finished(Ok(answer)) => {
+                    return Ok(answer.response(asked.shape(), &self.results).await);
+                }
                 Entry::Finished(Err(error)) => return Err((*error).clone()),
             };
             match self.serve_once(caller.clone(), asked.clone(), Some(guard)).await {

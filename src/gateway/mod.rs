@@ -85,7 +85,18 @@ impl<U: ModelUpstream> Gateway<U> {
         draining: Arc<AtomicBool>,
         work: Arc<Work>,
     ) -> Self {
-        Self { engine, upstream, ledger, catalog, metrics, news, results, keys: Arc::default(), draining, work }
+        Self {
+            engine,
+            upstream,
+            ledger,
+            catalog,
+            metrics,
+            news,
+            results,
+            keys: Arc::default(),
+            draining,
+            work,
+        }
     }
 
     /// Its routes.

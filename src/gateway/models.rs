@@ -11,7 +11,10 @@ use super::error::Dialect;
 use crate::exchange::ModelUpstream;
 
 /// The pools that the caller may use, by the name that it would ask for.
-pub(super) async fn list<U: ModelUpstream>(State(gateway): State<Gateway<U>>, headers: HeaderMap) -> Response {
+pub(super) async fn list<U: ModelUpstream>(
+    State(gateway): State<Gateway<U>>,
+    headers: HeaderMap,
+) -> Response {
     let (caller, snapshot) = match gateway.caller(&headers) {
         Ok(found) => found,
         Err(error) => return error.response(Dialect::OpenAi),

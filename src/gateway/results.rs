@@ -35,7 +35,8 @@ impl<U: ModelUpstream> Running<U> {
         let rehosts = pool.is_none_or(|pool| pool.rehost_results);
         let items = output.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten();
         for item in items.filter_map(Value::as_object_mut) {
-            if let Some(inside) = item.get("b64_json").and_then(Value::as_str).filter(|text| !text.is_empty()) {
+            if let Some(inside) = item.get("b64_json").and_then(Value::as_str).filter(|text| !text.is_empty())
+            {
                 let bytes = STANDARD
                     .decode(inside)
                     .map_err(|_| Failure::new(Class::Unknown, "an image whose base64 is broken"))?;

@@ -21,16 +21,16 @@ impl<U: ModelUpstream> Running<U> {
     /// What the file is: as the upstream says, or as it was asked for.
     pub(super) fn content_type(&self, said: Option<&str>) -> String {
         let known = said.filter(|kind| kind.starts_with("audio/") || kind.starts_with("video/"));
-        known.unwrap_or_else(|| {
-            match self.asked.input.get("response_format").and_then(Value::as_str) {
+        known
+            .unwrap_or_else(|| match self.asked.input.get("response_format").and_then(Value::as_str) {
                 Some("opus") => "audio/ogg",
                 Some("aac") => "audio/aac",
                 Some("flac") => "audio/flac",
                 Some("wav") => "audio/wav",
                 Some("pcm") => "application/octet-stream",
                 _ => "audio/mpeg",
-            }
-        }).to_owned()
+            })
+            .to_owned()
     }
 
     /// Passes a file on to `to_caller`, where there is one, and keeps it. When `left` resolves first, the

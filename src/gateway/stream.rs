@@ -52,7 +52,10 @@ impl StreamStart {
     fn new(task_id: &str, content_type: &str, from_task: mpsc::Receiver<Result<Bytes, BrokeOff>>) -> Self {
         let mut headers = HeaderMap::new();
         let kind = HeaderValue::from_str(content_type);
-        headers.insert(header::CONTENT_TYPE, kind.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+        headers.insert(
+            header::CONTENT_TYPE,
+            kind.unwrap_or(HeaderValue::from_static("application/octet-stream")),
+        );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         if let Ok(id) = HeaderValue::from_str(task_id) {
@@ -121,7 +124,11 @@ struct Left;
 
 impl Pump {
     /// Pumps until the end, and records it.
-    pub(super) async fn run<U: ModelUpstream>(mut self, running: Running<U>, mut live: LiveStream<U::Stream>) {
+    pub(super) async fn run<U: ModelUpstream>(
+        mut self,
+        running: Running<U>,
+        mut live: LiveStream<U::Stream>,
+    ) {
         let end = match self.pass_on(&running, &mut live).await {
             Ok(Ok(())) => StreamEnd::Complete,
             Ok(Err(failure)) => StreamEnd::Died(failure),
@@ -232,8 +239,16 @@ impl Pump {
         }))
     }
 
-    fn own_response<U: ModelUpstream>(&mut self, running: &Running<U>, mut event: Map<String, Value>) -> Bytes {
-        disguise_response(&mut event, &stream_id(Operation::Responses, &running.task_id), &running.asked.alias);
+    fn own_response<U: ModelUpstream>(
+        &mut self,
+        running: &Running<U>,
+        mut event: Map<String, Value>,
+    ) -> Bytes {
+        disguise_response(
+            &mut event,
+            &stream_id(Operation::Responses, &running.task_id),
+            &running.asked.alias,
+        );
         if let Some(Value::Object(response)) = event.get("response") {
             self.response = Some(response.clone());
         }

@@ -50,7 +50,9 @@ pub(super) fn refusal(behaviour: Behaviour) -> Option<Response<Body>> {
         }
         Behaviour::Status(status) => error(status, "simulated", "simulated failure"),
         Behaviour::Quota => error(429, "insufficient_quota", "You exceeded your current quota"),
-        Behaviour::Context => error(400, "context_length_exceeded", "This model's maximum context length is 8 tokens"),
+        Behaviour::Context => {
+            error(400, "context_length_exceeded", "This model's maximum context length is 8 tokens")
+        }
         Behaviour::Policy => error(400, "content_policy_violation", "Your request was rejected"),
         Behaviour::Html => {
             let mut response = Response::new(Body::from("<html><body>hello</body></html>"));
@@ -285,7 +287,8 @@ pub(super) fn recorded(recorded: &super::Recorded) -> Response<Body> {
         }
         body => json_response(200, body),
     };
-    *response.status_mut() = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &recorded.headers {
         if let (Ok(name), Ok(value)) = (header::HeaderName::try_from(name), HeaderValue::try_from(value)) {
             response.headers_mut().insert(name, value);

@@ -20,7 +20,8 @@ use super::behaviour::Behaviour;
 use super::{Shared, Visit};
 
 /// A picture of one grey dot, in base64.
-const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg==";
+const DOT: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg==";
 /// How long a simulated recording is, in seconds.
 const SECONDS: f64 = 1.5;
 
@@ -29,11 +30,14 @@ type Says = fn(&str, Behaviour, &Value) -> Value;
 
 /// The routes; files of results lie at `address`.
 pub(super) fn routes(address: SocketAddr) -> Router<Arc<Shared>> {
-    let images = move |model: &str, behaviour: Behaviour, request: &Value| images(address, model, behaviour, request);
+    let images =
+        move |model: &str, behaviour: Behaviour, request: &Value| images(address, model, behaviour, request);
     let json = |says: Says| {
-        post(async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
-            whole(&shared, &headers, &request, says).await
-        })
+        post(
+            async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
+                whole(&shared, &headers, &request, says).await
+            },
+        )
     };
     Router::new()
         .route("/v1/completions", post(completions))
@@ -47,15 +51,23 @@ pub(super) fn routes(address: SocketAddr) -> Router<Arc<Shared>> {
         .route("/v1/audio/transcriptions", post(transcriptions))
         .route(
             "/v1/images/generations",
-            post(async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
-                whole(&shared, &headers, &request, images).await
-            }),
+            post(
+                async move |State(shared): State<Arc<Shared>>,
+                            headers: HeaderMap,
+                            Json(request): Json<Value>| {
+                    whole(&shared, &headers, &request, images).await
+                },
+            ),
         )
         .route(
             "/api/v3/images/generations",
-            post(async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
-                whole(&shared, &headers, &request, images).await
-            }),
+            post(
+                async move |State(shared): State<Arc<Shared>>,
+                            headers: HeaderMap,
+                            Json(request): Json<Value>| {
+                    whole(&shared, &headers, &request, images).await
+                },
+            ),
         )
         .route(
             "/v1/images/edits",
@@ -81,7 +93,9 @@ async fn whole(
     let model = request["model"].as_str().unwrap_or_default();
     let answer = |model: &str, behaviour: Behaviour, request: &Value, visit: Visit| {
         let body = match behaviour {
-            Behaviour::ErrorIn200 => json!({"error": {"code": "server_error", "message": "simulated error inside a 200"}}),
+            Behaviour::ErrorIn200 => {
+                json!({"error": {"code": "server_error", "message": "simulated error inside a 200"}})
+            }
             Behaviour::BadJson => {
                 visit.finished();
                 return ([(header::CONTENT_TYPE, "application/json")], "{\"data\": [").into_response();
@@ -203,7 +217,11 @@ fn images(address: SocketAddr, _: &str, behaviour: Behaviour, request: &Value) -
     json!({"created": 1_700_000_000, "data": data})
 }
 
-async fn transcriptions(State(shared): State<Arc<Shared>>, headers: HeaderMap, form: Multipart) -> Response<Body> {
+async fn transcriptions(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    form: Multipart,
+) -> Response<Body> {
     let request = form_fields(form).await;
     let model = request["model"].as_str().unwrap_or_default().to_owned();
     if matches!(request["response_format"].as_str(), Some("text" | "srt" | "vtt")) {
@@ -230,14 +248,21 @@ async fn transcriptions(State(shared): State<Arc<Shared>>, headers: HeaderMap, f
     whole(&shared, &headers, &request, says).await
 }
 
-async fn speech(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>) -> Response<Body> {
+async fn speech(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(request): Json<Value>,
+) -> Response<Body> {
     let model = request["model"].as_str().unwrap_or_default().to_owned();
     let answer = |_: &str, behaviour: Behaviour, request: &Value, visit: Visit| {
         let sound = Part::Bytes(Bytes::from(sound(request)));
         let parts = match behaviour {
             Behaviour::ErrorIn200 => {
                 visit.finished();
-                return json_response(200, &json!({"error": {"code": "server_error", "message": "simulated"}}));
+                return json_response(
+                    200,
+                    &json!({"error": {"code": "server_error", "message": "simulated"}}),
+                );
             }
             Behaviour::EmptyChoices | Behaviour::EmptyContent => Vec::new(),
             Behaviour::HangAfterHeaders | Behaviour::HangAfterRole => vec![Part::Hang],
@@ -288,8 +313,10 @@ async fn volcengine_speech(
         let body = match behaviour {
             Behaviour::ErrorIn200 => json!({"code": 3003, "message": "concurrency exceeded"}),
             Behaviour::EmptyChoices => json!({"code": 3000, "message": "Success"}),
-            _ => json!({"reqid": request["request"]["reqid"], "code": 3000, "message": "Success", "sequence": -1,
-                        "data": STANDARD.encode(sound(&json!({"input": request["request"]["text"]})))}),
+            _ => {
+                json!({"reqid": request["request"]["reqid"], "code": 3000, "message": "Success", "sequence": -1,
+                        "data": STANDARD.encode(sound(&json!({"input": request["request"]["text"]})))})
+            }
         };
         json_response(200, &body)
     };
@@ -313,8 +340,11 @@ async fn completions(
     }
     let answer = |model: &str, behaviour: Behaviour, request: &Value, visit: Visit| {
         let chunk = |text: &str, finish: Option<&str>| {
-            event(None, &json!({"id": "cmpl-sim", "object": "text_completion", "created": 1_700_000_000, "model": model,
-                                "choices": [{"index": 0, "text": text, "finish_reason": finish}]}))
+            event(
+                None,
+                &json!({"id": "cmpl-sim", "object": "text_completion", "created": 1_700_000_000, "model": model,
+                                "choices": [{"index": 0, "text": text, "finish_reason": finish}]}),
+            )
         };
         let mut parts = match behaviour {
             Behaviour::CutBeforeContent => vec![Part::Cut],
@@ -323,8 +353,11 @@ async fn completions(
             _ => vec![chunk("Hello", None), chunk(" from ", None), chunk(model, Some("stop"))],
         };
         if request["stream_options"]["include_usage"] == true {
-            parts.push(event(None, &json!({"id": "cmpl-sim", "object": "text_completion", "model": model, "choices": [],
-                                           "usage": usage_of(request, 3)})));
+            parts.push(event(
+                None,
+                &json!({"id": "cmpl-sim", "object": "text_completion", "model": model, "choices": [],
+                                           "usage": usage_of(request, 3)}),
+            ));
         }
         parts.push(Part::Bytes(Bytes::from_static(b"data: [DONE]\n\n")));
         in_parts(parts, visit, "text/event-stream")
@@ -364,7 +397,8 @@ async fn responses(
             Behaviour::EmptyChoices | Behaviour::EmptyContent => vec![created, completed()],
             Behaviour::ErrorIn200 => {
                 let error = json!({"code": "server_error", "message": "simulated"});
-                let failed = json!({"id": "resp_sim", "object": "response", "status": "failed", "error": error});
+                let failed =
+                    json!({"id": "resp_sim", "object": "response", "status": "failed", "error": error});
                 vec![created, named("response.failed", json!({"response": failed}))]
             }
             _ => vec![created, say("Hello"), say(" from "), say(model), say("."), completed()],

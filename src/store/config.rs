@@ -286,11 +286,8 @@ pub(crate) async fn read_all(connection: &mut AnyConnection) -> Result<Configura
     let text = "SELECT id, model_id, api_key, key_version, is_enabled FROM ai_model_api_keys
                 ORDER BY model_id, position, id";
     for row in &sqlx::query(text).fetch_all(&mut *connection).await? {
-        let key = StoredKey {
-            text: row.try_get("api_key")?,
-            version: row.try_get("key_version")?,
-            revision: 1,
-        };
+        let key =
+            StoredKey { text: row.try_get("api_key")?, version: row.try_get("key_version")?, revision: 1 };
         let is_enabled = row.try_get::<i64, _>("is_enabled")? != 0;
         let key = OwnKey { id: row.try_get("id")?, key, is_enabled };
         own_keys.entry(row.try_get("model_id")?).or_default().push(key);

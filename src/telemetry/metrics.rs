@@ -238,7 +238,11 @@ enum Kind {
 
 /// What each metric says.
 const HELP: [(&str, Kind, &str); 18] = [
-    ("model_invocation_total", Kind::Counter, "Upstream requests by how they ended: success, failed, unknown, cancelled"),
+    (
+        "model_invocation_total",
+        Kind::Counter,
+        "Upstream requests by how they ended: success, failed, unknown, cancelled",
+    ),
     ("model_error_rate", Kind::Gauge, "Share of failed upstream requests in the last five minutes"),
     ("model_latency_seconds", Kind::Histogram, "Duration of upstream requests that succeeded"),
     ("model_first_content_seconds", Kind::Histogram, "Until a stream's first content"),

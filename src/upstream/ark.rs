@@ -96,9 +96,15 @@ mod tests {
 
     #[test]
     fn speech_is_unwrapped_and_its_absence_understood() {
-        assert_eq!(spoken(&json!({"code": 3000, "data": "AQID"})).expect("speech"), Bytes::from_static(&[1, 2, 3]));
+        assert_eq!(
+            spoken(&json!({"code": 3000, "data": "AQID"})).expect("speech"),
+            Bytes::from_static(&[1, 2, 3])
+        );
         assert_eq!(spoken(&json!({"code": 3000})).expect_err("no speech").class, Class::Unknown);
         assert_eq!(spoken(&json!({})).expect_err("nothing").class, Class::Unknown);
-        assert_eq!(spoken(&json!({"code": 3003, "message": "concurrency"})).expect_err("refused").class, Class::RateLimited);
+        assert_eq!(
+            spoken(&json!({"code": 3003, "message": "concurrency"})).expect_err("refused").class,
+            Class::RateLimited
+        );
     }
 }

@@ -43,7 +43,9 @@ impl Scheme {
     fn header(self, key: &str) -> String {
         match self {
             Self::Bearer => format!("Bearer {key}"),
-            Self::BearerSemicolon => format!("Bearer;{}", key.split_once(':').map_or(key, |(_, token)| token)),
+            Self::BearerSemicolon => {
+                format!("Bearer;{}", key.split_once(':').map_or(key, |(_, token)| token))
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn compatible(base: &str) -> String {
 /// `{query, documents, top_n, …}` → `{model, input: {query, documents}, parameters: {top_n, …}}`.
 pub(super) fn rerank(model: &ModelTarget, ask: &Ask) -> Call {
     let mut parameters = Map::new();
-    for (name, value) in ask.input.iter().filter(|(name, _)| !matches!(name.as_str(), "query" | "documents")) {
+    for (name, value) in ask.input.iter().filter(|(name, _)| !matches!(name.as_str(), "query" | "documents"))
+    {
         parameters.insert(name.clone(), value.clone());
     }
     let body = json!({
@@ -57,7 +58,10 @@ mod tests {
             assert_eq!(native(base), "https://dashscope.example/api/v1");
             assert_eq!(compatible(base), "https://dashscope.example/compatible-mode/v1");
         }
-        assert_eq!((native("http://127.0.0.1:1/v1").as_str(), compatible("http://x/v1").as_str()), ("http://127.0.0.1:1/v1", "http://x/v1"));
+        assert_eq!(
+            (native("http://127.0.0.1:1/v1").as_str(), compatible("http://x/v1").as_str()),
+            ("http://127.0.0.1:1/v1", "http://x/v1")
+        );
     }
 
     #[test]

@@ -44,8 +44,10 @@ pub(super) async fn collect(stranger: &Client, parts: &[FilePart]) -> Result<Vec
                 };
                 let url: Url = address.parse().map_err(|_| wrong("is no URL".into()))?;
                 guard::check_url(&url, false).map_err(|refusal| wrong(refusal.to_string()))?;
-                let file_name = url.path_segments().and_then(|mut path| path.next_back()).unwrap_or("file").to_owned();
-                let fetched = fetch(stranger, url, INPUT_CAP).await.map_err(|failure| wrong(failure.message))?;
+                let file_name =
+                    url.path_segments().and_then(|mut path| path.next_back()).unwrap_or("file").to_owned();
+                let fetched =
+                    fetch(stranger, url, INPUT_CAP).await.map_err(|failure| wrong(failure.message))?;
                 let content_type = fetched.content_type.unwrap_or_else(|| "application/octet-stream".into());
                 File { name: part.name.clone(), file_name, content_type, bytes: fetched.bytes }
             }
@@ -74,7 +76,8 @@ pub(super) async fn fetch(client: &Client, url: Url, cap: usize) -> Result<Fetch
         })?;
         let status = response.status();
         if !status.is_success() {
-            return Err(Failure::new(Class::Upstream, format!("could not be fetched: status {status}")).with_status(status.as_u16()));
+            return Err(Failure::new(Class::Upstream, format!("could not be fetched: status {status}"))
+                .with_status(status.as_u16()));
         }
         let content_type = response
             .headers()

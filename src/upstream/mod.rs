@@ -40,8 +40,11 @@ const ANSWER_CAP: usize = 64 * 1024 * 1024;
 pub struct HttpUpstream {
     catalog: Arc<Catalog>,
     clients: Clients,
-    endpoints: RwLock<HashMap<(ModelId, Operation), (Weak<ModelTarget>, Url)>>,
+    endpoints: RwLock<Endpoints>,
 }
+
+/// Where each model is asked for each operation, for as long as the model is configured like that.
+type Endpoints = HashMap<(ModelId, Operation), (Weak<ModelTarget>, Url)>;
 
 /// A response, and what is needed to understand it.
 struct Sending {
@@ -57,7 +60,12 @@ impl HttpUpstream {
     }
 
     /// A model's endpoint, parsed and checked once for as long as the configuration keeps the model.
-    fn endpoint(&self, protocol: Protocol, model: &Arc<ModelTarget>, operation: Operation) -> Result<Url, Failure> {
+    fn endpoint(
+        &self,
+        protocol: Protocol,
+        model: &Arc<ModelTarget>,
+        operation: Operation,
+    ) -> Result<Url, Failure> {
         let name = (model.id.clone(), operation);
         let known = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, url)) = known.get(&name)
@@ -131,7 +139,11 @@ async fn read_whole(sending: Sending, ask: &Ask) -> Result<Whole<Map<String, Val
         return Err(refusal(response, &secret).await);
     }
     let bytes = read_all(response, ANSWER_CAP).await.map_err(|cut| {
-        let class = if matches!(ask.operation, Operation::Image | Operation::ImageEdit) { Class::Unknown } else { cut.class };
+        let class = if matches!(ask.operation, Operation::Image | Operation::ImageEdit) {
+            Class::Unknown
+        } else {
+            cut.class
+        };
         secret.redacted(Failure { class, ..cut }.with_status(200))
     })?;
     let body = match serde_json::from_slice(&bytes) {
@@ -141,7 +153,8 @@ async fn read_whole(sending: Sending, ask: &Ask) -> Result<Whole<Map<String, Val
             None => return Err(openai::unreadable(ask.operation)),
         },
     };
-    let Understood { body, usage } = protocol.understand(ask, body).map_err(|failure| secret.redacted(failure))?;
+    let Understood { body, usage } =
+        protocol.understand(ask, body).map_err(|failure| secret.redacted(failure))?;
     let provider_task_id = body.get("id").and_then(Value::as_str).map(str::to_owned);
     Ok(Whole { answer: body, usage, provider_task_id })
 }

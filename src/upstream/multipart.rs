@@ -72,7 +72,9 @@ mod tests {
         let boundary = call.content_type.strip_prefix("multipart/form-data; boundary=").expect("a boundary");
         let body = String::from_utf8_lossy(&call.body).into_owned();
         assert_eq!(body.matches(&format!("--{boundary}\r\n")).count(), 6);
-        for part in ["name=\"model\"", "a cat", "name=\"n\"", "filename=\"a.png\"", "Content-Type: image/png", "PNG"] {
+        for part in
+            ["name=\"model\"", "a cat", "name=\"n\"", "filename=\"a.png\"", "Content-Type: image/png", "PNG"]
+        {
             assert!(body.contains(part), "{part} in {body}");
         }
         assert!(!body.contains("nothing"));

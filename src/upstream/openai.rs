@@ -127,7 +127,7 @@ pub(super) fn unreadable(operation: Operation) -> Failure {
 }
 
 fn bad(why: &str, billed: Option<Usage>) -> Failure {
-    Failure { billed, ..Failure::new(Class::BadAnswer, why).with_status(200) }
+    Failure::new(Class::BadAnswer, why).with_status(200).with_billed(billed)
 }
 
 fn text_usage(ask: &Ask, body: &Value, reported: Option<Usage>) -> Result<Usage, Failure> {
@@ -154,7 +154,7 @@ fn check_length(
 fn response_usage(ask: &Ask, body: &Value) -> Result<Usage, Failure> {
     let read = WholeResponse::read(body);
     if let Some(failure) = read.failure {
-        return Err(Failure { billed: read.usage, ..failure });
+        return Err(failure.with_billed(read.usage));
     }
     if !read.status.is_answer() {
         return Err(bad("a response that is not at its end", read.usage));
@@ -168,8 +168,10 @@ fn images(mut body: Value, reported: Option<Usage>) -> Result<Understood, Failur
     let found = has_image(&body);
     if found.images == 0 {
         // The first of the errors inside says why there is none.
-        let inside = found.errors.first().and_then(|error| classify_inside(&serde_json::json!({ "error": error })));
-        let nothing = || Failure::new(Class::Unknown, "an answer with neither an image nor an error").with_status(200);
+        let inside =
+            found.errors.first().and_then(|error| classify_inside(&serde_json::json!({ "error": error })));
+        let nothing =
+            || Failure::new(Class::Unknown, "an answer with neither an image nor an error").with_status(200);
         return Err(inside.unwrap_or_else(nothing));
     }
     if let Some(data) = body.get_mut("data").and_then(Value::as_array_mut) {
@@ -194,6 +196,7 @@ fn rerank_usage(ask: &Ask, body: &Value, reported: Option<Usage>) -> Usage {
 fn heard(ask: &Ask, body: &Value, reported: Option<Usage>) -> Usage {
     let said = body.pointer("/usage/seconds").or_else(|| body.get("duration"));
     let seconds = said.and_then(|said| said.as_f64().or_else(|| said.as_str()?.parse().ok()));
-    let millis = seconds.filter(|seconds| (0.0..1e9).contains(seconds)).map(|seconds| (seconds * 1_000.0) as u64);
+    let millis =
+        seconds.filter(|seconds| (0.0..1e9).contains(seconds)).map(|seconds| (seconds * 1_000.0) as u64);
     Usage { audio_millis: millis.unwrap_or(ask.worst.audio_millis), ..reported.unwrap_or_default() }
 }

@@ -88,7 +88,9 @@ impl Protocol {
         }
         match self {
             Self::Ark if !ask.input.contains_key("thinking") => Some(r#""thinking":{"type":"enabled"}"#),
-            Self::DashScope if !ask.input.contains_key("enable_thinking") => Some(r#""enable_thinking":true"#),
+            Self::DashScope if !ask.input.contains_key("enable_thinking") => {
+                Some(r#""enable_thinking":true"#)
+            }
             _ => None,
         }
     }

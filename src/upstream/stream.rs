@@ -30,7 +30,7 @@ pub enum HttpStream {
     /// Text.
     Events(Box<EventStream>),
     /// A file.
-    File(FileStream),
+    File(Box<FileStream>),
 }
 
 /// Begins to read a stream, or finds out why there is none.
@@ -48,12 +48,13 @@ pub(super) async fn read(
     let is_json = content_type.as_deref().is_some_and(|kind| kind.starts_with("application/json"));
     if operation.answers_a_file() {
         return match (is_json, protocol.wraps_files()) {
-            (false, _) => Ok(HttpStream::File(FileStream::new(response, content_type, secret))),
+            (false, _) => Ok(HttpStream::File(Box::new(FileStream::new(response, content_type, secret)))),
             (true, wraps) => {
                 let body = whole(response, &secret).await?;
                 if wraps {
-                    let bytes = ark::spoken(&body).map_err(|failure| secret.redacted(failure.with_status(200)))?;
-                    return Ok(HttpStream::File(FileStream::of(bytes)));
+                    let bytes =
+                        ark::spoken(&body).map_err(|failure| secret.redacted(failure.with_status(200)))?;
+                    return Ok(HttpStream::File(Box::new(FileStream::of(bytes))));
                 }
                 let nothing = || openai::unreadable(operation);
                 Err(secret.redacted(classify_inside(&body).unwrap_or_else(nothing).with_status(200)))
@@ -197,7 +198,7 @@ impl EventStream {
     fn understand_response(&mut self, event: Value) -> Result<(bool, StreamEvent), Failure> {
         let read = ResponseEvent::read(&event);
         if let Some(failure) = read.failure {
-            return Err(self.secret.redacted(Failure { billed: read.usage, ..failure }));
+            return Err(self.secret.redacted(failure.with_billed(read.usage)));
         }
         self.finished |= read.is_end;
         self.usage = read.usage.or(self.usage);

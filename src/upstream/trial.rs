@@ -20,7 +20,8 @@ impl Trial for HttpUpstream {
         async move {
             let began = tokio::time::Instant::now();
             let call = tokio::time::timeout(PATIENCE, self.one_call(model, account));
-            let result = call.await.unwrap_or_else(|_| Err(Failure::new(Class::Unknown, "no answer within 60 s")));
+            let result =
+                call.await.unwrap_or_else(|_| Err(Failure::new(Class::Unknown, "no answer within 60 s")));
             Tried { took: began.elapsed(), result }
         }
         .boxed()
@@ -39,7 +40,11 @@ impl HttpUpstream {
             None if target.provider.needs_account() => {
                 let bound = snapshot.alone.get(model).and_then(|pool| pool.members().next().cloned());
                 let usable = bound.as_ref().and_then(|member| {
-                    member.accounts.iter().find(|binding| binding.account.is_enabled).map(|binding| binding.account.id.clone())
+                    member
+                        .accounts
+                        .iter()
+                        .find(|binding| binding.account.is_enabled)
+                        .map(|binding| binding.account.id.clone())
                 });
                 Some(usable.ok_or_else(gone)?)
             }
@@ -49,7 +54,8 @@ impl HttpUpstream {
         let sending = self.send(model, account.as_ref(), &ask, file, &Sent::default()).await?;
         if file {
             use forebay_engine::stream::EventSource;
-            let mut file = stream::read(sending.response, sending.protocol, ask.operation, sending.secret).await?;
+            let mut file =
+                stream::read(sending.response, sending.protocol, ask.operation, sending.secret).await?;
             file.next().await?;
             return Ok(json!({"content_type": file.content_type()}));
         }

@@ -28,7 +28,8 @@ pub(crate) struct RequestBody {
 /// Reads a body of at most `limit` bytes: a form where it says that it is one, else JSON.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<RequestBody, ApiError> {
     let bytes = read_bytes(body, limit).await?;
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let content_type =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("multipart/form-data") {
         return read_form(content_type, bytes).await;
     }
@@ -125,15 +126,19 @@ mod tests {
         )
         .await
         .expect("a form");
-        assert_eq!(Value::Object(body.fields), serde_json::json!({"model": "m", "kinds": ["word", "segment"]}));
+        assert_eq!(
+            Value::Object(body.fields),
+            serde_json::json!({"model": "m", "kinds": ["word", "segment"]})
+        );
         let file = &body.files[0];
         assert_eq!(file.name, "image");
-        assert_eq!(file.source.len(), Some(3));
+        assert_eq!(file.source.size(), Some(3));
     }
 
     #[tokio::test]
     async fn a_broken_form_is_named_as_such() {
-        for text in ["", "--b\n\nno name\n--b--\n", "--b\nContent-Disposition: form-data; name=\"a\"\n\ncut"] {
+        for text in ["", "--b\n\nno name\n--b--\n", "--b\nContent-Disposition: form-data; name=\"a\"\n\ncut"]
+        {
             let error = form(text).await.expect_err("broken");
             assert!(error.message.starts_with("body: "), "{error:?}");
         }

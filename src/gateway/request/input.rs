@@ -161,11 +161,8 @@ fn speech(fields: Fields<'_>) -> Result<Checked, ApiError> {
         return Err(ApiError::unsupported("stream_format"));
     }
     let characters = text.chars().count() as u64;
-    let worst = Usage {
-        characters,
-        audio_millis: characters.saturating_mul(MILLIS_A_CHARACTER),
-        ..Usage::default()
-    };
+    let worst =
+        Usage { characters, audio_millis: characters.saturating_mul(MILLIS_A_CHARACTER), ..Usage::default() };
     let needs = Needs { voice: voice.map(Into::into), ..Needs::default() };
     Ok(Checked { needs, worst, ..Checked::default() })
 }
@@ -173,7 +170,8 @@ fn speech(fields: Fields<'_>) -> Result<Checked, ApiError> {
 fn transcription(fields: Fields<'_>, files: &[FilePart]) -> Result<Checked, ApiError> {
     let name = if fields.place == Place::Input { "audio" } else { "file" };
     let [file] = files else {
-        let remedy = if files.is_empty() { "is missing; send one recording" } else { "must be one recording" };
+        let remedy =
+            if files.is_empty() { "is missing; send one recording" } else { "must be one recording" };
         return Err(fields.wrong(name, remedy));
     };
     fields.refuse("stream")?;
@@ -204,7 +202,8 @@ fn rerank(fields: Fields<'_>) -> Result<Checked, ApiError> {
         Some(Value::Array(documents)) if !documents.is_empty() => documents,
         Some(_) => return Err(fields.wrong("documents", "must be a list of at least one text")),
     };
-    if let Some(place) = documents.iter().position(|document| !document.is_string() && !document.is_object()) {
+    if let Some(place) = documents.iter().position(|document| !document.is_string() && !document.is_object())
+    {
         return Err(fields.wrong(&format!("documents[{place}]"), "must be a text, or an object with one"));
     }
     fields.whole("top_n", 1..=1_000_000)?;

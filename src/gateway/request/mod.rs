@@ -112,7 +112,7 @@ impl Asked {
             summary.insert("bytes".into(), bytes.into());
         }
         if !self.files.is_empty() {
-            let files = self.files.iter().map(|file| json!({"name": file.name, "bytes": file.source.len()}));
+            let files = self.files.iter().map(|file| json!({"name": file.name, "bytes": file.source.size()}));
             summary.insert("files".into(), files.collect());
         }
         Value::Object(summary).to_string()
@@ -218,7 +218,16 @@ pub(crate) fn read_generate(
     if stream && operation != Operation::Chat {
         return Err(ApiError::unsupported("stream"));
     }
-    let draft = Draft { dialect: Dialect::Forebay, operation, input, files, place: Place::Input, stream, thinking, region };
+    let draft = Draft {
+        dialect: Dialect::Forebay,
+        operation,
+        input,
+        files,
+        place: Place::Input,
+        stream,
+        thinking,
+        region,
+    };
     let asked = draft.finish(target, snapshot, caller)?;
     Ok(Asked { task_type, metadata, deadline, idempotency, include_usage: true, ..asked })
 }
@@ -244,7 +253,11 @@ pub(crate) fn read_openai(
     }
     let target = target::either(snapshot, caller, &model)?;
     if target.capability != operation.capability() {
-        let remedy = format!("{model} generates {}; this endpoint needs one that generates {}", target.capability, operation.capability());
+        let remedy = format!(
+            "{model} generates {}; this endpoint needs one that generates {}",
+            target.capability,
+            operation.capability()
+        );
         return Err(ApiError::invalid("model", &remedy));
     }
     // A file that this endpoint does not know would go nowhere.
@@ -289,7 +302,8 @@ impl Draft {
         let checked = input::check(operation, &mut input, files, place, target.max_output)?;
         let needs = Needs { stream, thinking, ..checked.needs };
         let region = region.or_else(|| caller.region.clone()).or(target.region);
-        let prefer = target.deep_thinking_model.filter(|_| thinking).and_then(|name| snapshot.model_id(&name));
+        let prefer =
+            target.deep_thinking_model.filter(|_| thinking).and_then(|name| snapshot.model_id(&name));
         Ok(Asked {
             dialect,
             route: target.route,

@@ -40,12 +40,9 @@ pub(super) fn of_fields(
     }
     match (group, model_id, model) {
         (Some(group), None, _) => pool(snapshot, caller, group).map_err(|error| named("model_group", error)),
-        (Some(group), Some(id), _) => pool(snapshot, caller, group).or_else(|_| {
-            self::model(snapshot, caller, id).map_err(|error| named("ai_model_id", error))
-        }),
-        (None, Some(id), _) => {
-            self::model(snapshot, caller, id).map_err(|error| named("ai_model_id", error))
-        }
+        (Some(group), Some(id), _) => pool(snapshot, caller, group)
+            .or_else(|_| self::model(snapshot, caller, id).map_err(|error| named("ai_model_id", error))),
+        (None, Some(id), _) => self::model(snapshot, caller, id).map_err(|error| named("ai_model_id", error)),
         (None, None, Some(name)) => either(snapshot, caller, name),
         (None, None, None) => default_pool(snapshot, caller, capability.unwrap_or(Capability::Text)),
     }

@@ -44,7 +44,14 @@ fn cases() -> Vec<Case> {
         case("image", json!({"prompt": "a cat", "n": 2}), "per_image", 40_000, 20_000, true),
         case("audio", json!({"input": "Hello there", "voice": "alloy"}), "per_1k_characters", 220, 110, true),
         case("embedding", json!({"input": ["one", "two"]}), "per_request", 20_000, 10_000, false),
-        case("rerank", json!({"query": "q", "documents": ["a", "bb"]}), "per_rerank_unit", 20_000, 10_000, false),
+        case(
+            "rerank",
+            json!({"query": "q", "documents": ["a", "bb"]}),
+            "per_rerank_unit",
+            20_000,
+            10_000,
+            false,
+        ),
         case("moderation", json!({"input": "hello"}), "per_request", 20_000, 10_000, false),
         // A second and a half.
         case("speech2text", json!({"audio": recording}), "per_audio_second", 30_000, 15_000, false),
@@ -53,7 +60,8 @@ fn cases() -> Vec<Case> {
 
 async fn app(case: &Case, size: usize) -> TestApp {
     let waits = json!({(case.capability): {"waits_ms": [1, 1]}});
-    let models: Value = ["a", "b", "c"].map(|name| (name.to_owned(), json!({"prices": case.prices}))).into_iter().collect();
+    let models: Value =
+        ["a", "b", "c"].map(|name| (name.to_owned(), json!({"prices": case.prices}))).into_iter().collect();
     TestApp::with(Plan {
         capability: case.capability,
         pool: json!({"price": case.price}),
@@ -115,7 +123,9 @@ async fn every_capability_is_retried_on_its_own_model_when_there_is_no_other() {
 async fn every_capability_falls_back_to_another_member() {
     for case in cases() {
         let app = app(&case, 3).await;
-        for (behaviour, kind) in [("500", "fallback"), ("429", "fallback"), ("401", "fallback"), ("404", "fallback")] {
+        for (behaviour, kind) in
+            [("500", "fallback"), ("429", "fallback"), ("401", "fallback"), ("404", "fallback")]
+        {
             app.set("a", behaviour);
             let answer = generate(&app, &case).await;
             assert_eq!(answer.status, 200, "{} {behaviour}: {}", case.capability, answer.body);
@@ -211,12 +221,20 @@ async fn images_are_ours_before_a_caller_sees_them() {
     let body = json!({"model": "main_image", "prompt": "a cat", "n": 2});
     let answer = v1(&app, "/v1/images/generations", body).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
-    let urls: Vec<&str> = answer.body["data"].as_array().expect("data").iter().filter_map(|item| item["url"].as_str()).collect();
+    let urls: Vec<&str> = answer.body["data"]
+        .as_array()
+        .expect("data")
+        .iter()
+        .filter_map(|item| item["url"].as_str())
+        .collect();
     assert_eq!(urls.len(), 2);
     for url in &urls {
         assert!(url.starts_with(&app.url("/results/")), "{url}");
         let image = reqwest::get(*url).await.expect("it is served");
-        assert_eq!((image.status().as_u16(), &image.headers()["content-type"]), (200, &"image/png".parse().expect("a header")));
+        assert_eq!(
+            (image.status().as_u16(), &image.headers()["content-type"]),
+            (200, &"image/png".parse().expect("a header"))
+        );
         assert_eq!(image.bytes().await.expect("bytes").len(), 67);
     }
     let forged = urls[0].replace("expires=", "expires=9");
@@ -235,7 +253,11 @@ async fn an_image_that_comes_inside_stays_inside_and_is_kept_beside() {
     let request = app.post("/v1/images/generations").header("idempotency-key", "k").body(body.to_string());
     let again = request.try_clone().expect("it can be sent again");
     let first = Answer::of(request).await;
-    assert!(first.body["data"][0]["b64_json"].as_str().expect("an image").starts_with("iVBOR"), "{}", first.body);
+    assert!(
+        first.body["data"][0]["b64_json"].as_str().expect("an image").starts_with("iVBOR"),
+        "{}",
+        first.body
+    );
     let (task, _) = app.last_task().await;
     assert!(!task.output.expect("an output").contains("iVBOR"), "the ledger keeps a mark");
     let second = Answer::of(again).await;
@@ -253,7 +275,8 @@ async fn of_images_that_partly_failed_the_others_are_delivered_and_paid_for() {
     })
     .await;
     app.set("a", "partial");
-    let answer = v1(&app, "/v1/images/generations", json!({"model": "main_image", "prompt": "x", "n": 3})).await;
+    let answer =
+        v1(&app, "/v1/images/generations", json!({"model": "main_image", "prompt": "x", "n": 3})).await;
     assert_eq!((answer.status, answer.body["data"].as_array().map(Vec::len)), (200, Some(2)));
     assert_eq!(app.last_task().await.0.credits_charged, Some(40_000));
     // Nothing at all, and a reason for it: that reason's class.
@@ -270,7 +293,9 @@ async fn an_image_is_edited_from_a_form_and_from_urls() {
         ..Plan::default()
     })
     .await;
-    let png = || Part::bytes(vec![0x89, b'P', b'N', b'G']).file_name("a.png").mime_str("image/png").expect("a type");
+    let png = || {
+        Part::bytes(vec![0x89, b'P', b'N', b'G']).file_name("a.png").mime_str("image/png").expect("a type")
+    };
     let form = Form::new().text("model", "main_image").text("prompt", "add a hat").part("image", png());
     let edit = |form: Form| {
         app.client.post(app.url("/v1/images/edits")).bearer_auth(&app.seeded.token).multipart(form)
@@ -305,7 +330,10 @@ async fn speech_is_passed_on_as_it_comes_and_kept_for_a_replay() {
         app.post("/v1/audio/speech").header("idempotency-key", "k").body(body.to_string())
     };
     let first = speak().send().await.expect("an answer");
-    assert_eq!((first.status().as_u16(), &first.headers()["content-type"]), (200, &"audio/mpeg".parse().expect("a header")));
+    assert_eq!(
+        (first.status().as_u16(), &first.headers()["content-type"]),
+        (200, &"audio/mpeg".parse().expect("a header"))
+    );
     let sound = first.bytes().await.expect("a body");
     assert_eq!(sound.len(), 4 * 1_024);
     let second = speak().send().await.expect("an answer");
@@ -313,7 +341,9 @@ async fn speech_is_passed_on_as_it_comes_and_kept_for_a_replay() {
     assert_eq!(app.asked()[0], 1, "a replay asks nobody");
     let (task, _) = app.last_task().await;
     let shown = Answer::of(app.get(&format!("/api/tasks/{}", task.id))).await;
-    let kept = reqwest::get(shown.body["output"]["audio"]["url"].as_str().expect("a URL")).await.expect("it is served");
+    let kept = reqwest::get(shown.body["output"]["audio"]["url"].as_str().expect("a URL"))
+        .await
+        .expect("it is served");
     assert_eq!(kept.bytes().await.expect("bytes"), sound);
 }
 
@@ -335,15 +365,22 @@ async fn speech_that_breaks_off_breaks_the_connection_and_costs_nothing() {
 async fn a_recording_becomes_text_in_every_format() {
     let app = one("speech2text").await;
     let transcribe = |format: Option<&'static str>| {
-        let wav = Part::bytes(b"RIFF0000WAVE".to_vec()).file_name("a.wav").mime_str("audio/wav").expect("a type");
-        let mut form = Form::new().text("model", "main_speech2text").part("file", wav).text("temperature", "0");
+        let wav =
+            Part::bytes(b"RIFF0000WAVE".to_vec()).file_name("a.wav").mime_str("audio/wav").expect("a type");
+        let mut form =
+            Form::new().text("model", "main_speech2text").part("file", wav).text("temperature", "0");
         if let Some(format) = format {
             form = form.text("response_format", format);
         }
         app.client.post(app.url("/v1/audio/transcriptions")).bearer_auth(&app.seeded.token).multipart(form)
     };
     let answer = Answer::of(transcribe(None)).await;
-    assert_eq!((answer.status, &answer.body["text"]), (200, &json!("Hello from a recording.")), "{}", answer.body);
+    assert_eq!(
+        (answer.status, &answer.body["text"]),
+        (200, &json!("Hello from a recording.")),
+        "{}",
+        answer.body
+    );
     let answer = Answer::of(transcribe(Some("verbose_json"))).await;
     assert_eq!((&answer.body["duration"], &answer.body["language"]), (&json!(1.5), &json!("english")));
     let answer = Answer::of(transcribe(Some("srt"))).await;
@@ -356,9 +393,13 @@ async fn a_recording_becomes_text_in_every_format() {
 #[tokio::test]
 async fn embeddings_rerank_and_moderations_answer_in_openais_shape() {
     let app = one("embedding").await;
-    let body = json!({"model": "main_embedding", "input": ["a", "b"], "dimensions": 4, "encoding_format": "base64"});
+    let body =
+        json!({"model": "main_embedding", "input": ["a", "b"], "dimensions": 4, "encoding_format": "base64"});
     let answer = v1(&app, "/v1/embeddings", body).await;
-    assert_eq!((answer.status, &answer.body["object"], &answer.body["model"]), (200, &json!("list"), &json!("main_embedding")));
+    assert_eq!(
+        (answer.status, &answer.body["object"], &answer.body["model"]),
+        (200, &json!("list"), &json!("main_embedding"))
+    );
     assert!(answer.body["data"][1]["embedding"].is_string());
     assert!(answer.body["usage"]["prompt_tokens"].is_u64() && answer.body["usage"]["total_tokens"].is_u64());
 
@@ -380,12 +421,24 @@ async fn embeddings_rerank_and_moderations_answer_in_openais_shape() {
 async fn older_completions_and_responses_answer_whole_and_streamed() {
     let app = one("text").await;
     let answer = v1(&app, "/v1/completions", json!({"model": "main_text", "prompt": "hi"})).await;
-    assert_eq!((&answer.body["object"], &answer.body["choices"][0]["text"]), (&json!("text_completion"), &json!("Hello from a.")));
+    assert_eq!(
+        (&answer.body["object"], &answer.body["choices"][0]["text"]),
+        (&json!("text_completion"), &json!("Hello from a."))
+    );
     let body = json!({"model": "main_text", "prompt": "hi", "stream": true});
     let streamed = Streamed::of(app.post("/v1/completions").body(body.to_string())).await;
-    let text: String = streamed.chunks().iter().filter_map(|chunk| chunk["choices"][0]["text"].as_str().map(str::to_owned)).collect();
+    let text: String = streamed
+        .chunks()
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["text"].as_str().map(str::to_owned))
+        .collect();
     assert_eq!((text.as_str(), streamed.is_done()), ("Hello from a", true));
-    assert!(streamed.chunks().iter().all(|chunk| chunk["model"] == "main_text" && chunk["object"] == "text_completion"));
+    assert!(
+        streamed
+            .chunks()
+            .iter()
+            .all(|chunk| chunk["model"] == "main_text" && chunk["object"] == "text_completion")
+    );
     let (task, _) = app.last_task().await;
     assert!(task.output.expect("an output").contains("Hello from a"));
 
@@ -400,15 +453,24 @@ async fn older_completions_and_responses_answer_whole_and_streamed() {
     let again = request.try_clone().expect("it can be sent again");
     let streamed = Streamed::of(request).await;
     let kinds: Vec<Value> = streamed.chunks().iter().map(|event| event["type"].clone()).collect();
-    assert_eq!((kinds.first(), kinds.last()), (Some(&json!("response.created")), Some(&json!("response.completed"))));
+    assert_eq!(
+        (kinds.first(), kinds.last()),
+        (Some(&json!("response.created")), Some(&json!("response.completed")))
+    );
     let text = |streamed: &Streamed| -> String {
-        streamed.chunks().iter().filter(|event| event["type"] == "response.output_text.delta").filter_map(|event| event["delta"].as_str().map(str::to_owned)).collect()
+        streamed
+            .chunks()
+            .iter()
+            .filter(|event| event["type"] == "response.output_text.delta")
+            .filter_map(|event| event["delta"].as_str().map(str::to_owned))
+            .collect()
     };
     assert_eq!(text(&streamed), "Hello from a.");
     assert!(!streamed.raw.contains("resp_sim") && !streamed.raw.contains("[DONE]"), "{}", streamed.raw);
     assert_eq!(text(&Streamed::of(again).await), "Hello from a.", "a replay says the same");
     for stateful in ["previous_response_id", "background"] {
-        let answer = v1(&app, "/v1/responses", json!({"model": "main_text", "input": "hi", (stateful): "x"})).await;
+        let answer =
+            v1(&app, "/v1/responses", json!({"model": "main_text", "input": "hi", (stateful): "x"})).await;
         assert_eq!(answer.outcome(), (400, "unsupported"), "{stateful}");
     }
 }
@@ -429,6 +491,11 @@ async fn an_endpoint_asked_for_what_a_pool_does_not_generate_names_the_model() {
     let app = one("embedding").await;
     let answer = v1(&app, "/v1/moderations", json!({"model": "main_embedding", "input": "x"})).await;
     assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("model")), "{}", answer.body);
-    let answer = v1(&app, "/v1/chat/completions", json!({"model": "main_embedding", "messages": [{"role": "user", "content": "x"}]})).await;
+    let answer = v1(
+        &app,
+        "/v1/chat/completions",
+        json!({"model": "main_embedding", "messages": [{"role": "user", "content": "x"}]}),
+    )
+    .await;
     assert_eq!(answer.outcome(), (400, "invalid_request"));
 }

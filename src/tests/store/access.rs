@@ -34,6 +34,8 @@ async fn world(database: &Database) -> World {
     let store = database.open().await;
     let ledger = Ledger::start(store.clone(), "node-1", Options::default()).await.expect("the ledger starts");
     let admin = Admin::new(Parts {
+        trial: Arc::new(forebay::upstream::HttpUpstream::new(catalog.clone())),
+        news: forebay::telemetry::News::new(),
         catalog,
         ledger,
         operators: forebay::auth::Operators::new(store.clone()),

@@ -21,7 +21,7 @@ fn task(caller: &str, hold: i64) -> TaskBegin {
         alias: "main_text".into(),
         pool: Some("main_text".into()),
         capability: Capability::Text,
-        operation: "generate".into(),
+        operation: "generate",
         stream: false,
         request_summary: r#"{"messages":1}"#.into(),
         metadata: Some(r#"{"who":"a \"quoted\" 名"}"#.into()),
