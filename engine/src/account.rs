@@ -185,3 +185,22 @@ impl AccountState {
         policy.auth.saturating_mul(2_u32.saturating_pow(before.min(20))).min(policy.auth_max)
     }
 }
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_request_of_a_day_is_taken_only_once_however_many_saw_that_it_was_left() {
+        let (state, now) = (AccountState::new(1), Moment::from_millis(1_700_000_000_000));
+        let ends = now + Duration::from_secs(60);
+        state.start_day(4, ends);
+        assert_eq!(state.used_up_until(5, now), None);
+        assert_eq!(state.try_use(Some(5), now), Ok(ends));
+        assert_eq!(state.try_use(Some(5), now), Err(ends));
+        assert_eq!(state.requests_today(now), 5, "what was refused is not counted");
+        assert_eq!(state.used_up_until(5, now), Some(ends));
+        state.unused(ends);
+        assert_eq!(state.try_use(Some(5), now), Ok(ends));
+    }
+}

@@ -102,3 +102,17 @@ async fn a_request_is_routed_by_what_is_known_of_its_length() {
         assert_eq!(bench.run_on(&job).await.0, expected, "{context_tokens}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_long_prefers_a_closed_member_whatever_the_pool_prefers() {
+    let bench = Bench::new([
+        member("a").context(8_000),
+        member("b").priority(1).context(32_000),
+        member("c").priority(2).context(32_000),
+    ]);
+    bench.set_policy(|policy| policy.switch_first = false);
+    let now = bench.clock.now();
+    bench.member("b").state.breaker.force_open(now, now);
+    too_long_for(&bench, &["a"]);
+    assert_eq!(bench.run().await.0, served("c"));
+}

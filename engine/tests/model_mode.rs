@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Beat, Bench, End, Play, cut, fail, member, rate_limited, served};
+use crate::support::{Beat, Bench, End, Play, cut, fail, fail_after, member, rate_limited, served};
 use forebay_engine::{Capability, Class, Clock, ModelId};
 
 /// `a` may be stood in for by `b`, then by `c`.
@@ -145,4 +145,21 @@ async fn a_model_that_is_not_there_is_not_found() {
     assert_eq!(bench.run_on(&job).await.0, End::Stopped("not_found"));
     job.prefer = Some(ModelId("a".into()));
     assert_eq!(bench.run_on(&job).await.0, End::Stopped("not_found"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_model_that_was_never_asked_is_neither_retried_nor_its_own_candidate() {
+    let bench = Arc::new(abc());
+    bench.set_candidates(&["a", "b", "c"]);
+    bench.edit(|specs| specs[0] = member("a").room(1));
+    bench.script.set("a", [Play::After(Duration::from_millis(2_500)), Play::Serve]);
+    bench.script.set("b", [fail_after(Duration::from_secs(1), Class::Upstream)]);
+    let before = {
+        let bench = bench.clone();
+        tokio::spawn(async move { bench.run_on(&bench.job_for("a", false)).await.0 })
+    };
+    tokio::task::yield_now().await;
+    let (end, record) = bench.run_on(&bench.job_for("a", false)).await;
+    assert_eq!(before.await.expect("it ends"), served("a"));
+    assert_eq!((end, record.steps()), (served("c"), vec!["b fallback".to_owned(), "c fallback".to_owned()]));
 }

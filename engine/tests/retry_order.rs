@@ -192,3 +192,20 @@ async fn a_pool_that_has_gone_ends_the_task() {
     bench.remove_pool();
     assert_eq!(task.await.expect("it ends"), End::Stopped("upstream_failed"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_account_of_the_same_model_is_in_the_retry_budget_too() {
+    let bench = Bench::new([member("a").accounts(&["x", "y"])]);
+    bench.script.set("a", [fail(Class::RateLimited)]);
+    bench.set_routing(|routing| {
+        routing.retry_budget = 0.0;
+        routing.cooldown.rate_limited = Duration::ZERO;
+        let text = routing.retry(forebay_engine::Capability::Text).clone();
+        let none = forebay_engine::policy::RetryPolicy { retries: 0, ..text };
+        routing.set_retry(forebay_engine::Capability::Text, none);
+    });
+    for _ in 0..300 {
+        bench.run().await;
+    }
+    assert_eq!(bench.script.calls().len(), 400, "ten a second, of ten seconds");
+}
