@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forebay_wire::import::{Document, Item, Problem, Section};
+use forebay_wire::import::{Document, Item, MASK, Problem, Section};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use sqlx::AnyConnection;
 
 use super::export::{self, Names, row_json};
-use super::{Catalog, CatalogError, account_key, check};
+use super::{Catalog, CatalogError, account_key, check, own_key};
 use crate::store::audit::audit_in;
 use crate::store::callers::grant_in;
-use crate::store::config::{self, ConfigRow, Configuration};
+use crate::store::config::{self, ConfigRow, Configuration, OwnKey, StoredKey};
+use crate::store::new_id;
 
 /// Who makes an edit, for the audit log.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +260,10 @@ impl Catalog {
         };
         match item.section {
             Section::Accounts => self.put_key(transaction, item, old, &id).await,
-            Section::Models => put_model(transaction, item, old, &id, &now).await,
+            Section::Models => {
+                put_model(transaction, item, old, &id, &now).await?;
+                self.put_own_keys(transaction, item, old, &id).await
+            }
             Section::Callers => put_caller(transaction, item, old, &id, by).await,
             Section::Providers | Section::Pools => Ok(()),
         }
@@ -286,6 +290,49 @@ impl Catalog {
         if !same {
             let (sealed, version) = self.keys.seal(place, key.expose());
             config::set_key(connection, id, &sealed, version).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// A model's own keys, in the order of the file. A masked one is the key that is there and has this
+    /// mask; a key that is there already keeps its row.
+    async fn put_own_keys(
+        &self,
+        connection: &mut AnyConnection,
+        item: &Item,
+        old: Option<&ConfigRow>,
+        model_id: &str,
+    ) -> Result<(), CatalogError> {
+        let Some(written) = &item.api_keys else { return Ok(()) };
+        let stored = old.map_or(&[][..], |old| old.own_keys.as_slice());
+        let mut known: Vec<(String, &OwnKey)> = stored
+            .iter()
+            .map(|own| {
+                let opened = self.keys.open(own_key(&own.id), &own.key.text, own.key.version);
+                (opened.map(|key| key.expose_secret().to_owned()).unwrap_or_default(), own)
+            })
+            .collect();
+        let mut keys = Vec::with_capacity(written.len());
+        for (place, key) in written.iter().enumerate() {
+            let is_it = |clear: &str| match key.is_masked() {
+                true => forebay_wire::import::mask(clear) == key.expose() || key.expose() == MASK,
+                false => clear == key.expose(),
+            };
+            if let Some(found) = known.iter().position(|(clear, _)| is_it(clear)) {
+                keys.push(known.remove(found).1.clone());
+            } else if key.is_masked() {
+                let remedy = "is masked, and the model has no such key; enter it in full";
+                return Err(invalid(item, &format!("api_keys[{place}]"), remedy));
+            } else {
+                let id = new_id();
+                let (text, version) = self.keys.seal(own_key(&id), key.expose());
+                keys.push(OwnKey { id, key: StoredKey { text, version, revision: 1 }, is_enabled: true });
+            }
+        }
+        if keys.as_slice() != stored {
+            config::set_own_keys(connection, model_id, &keys).await?;
         }
         Ok(())
     }

@@ -75,6 +75,9 @@ pub(super) fn row_json(
                 })
                 .collect();
             out.insert("accounts".to_owned(), accounts.into());
+            if !row.own_keys.is_empty() {
+                out.insert("api_keys".to_owned(), vec![MASK; row.own_keys.len()].into());
+            }
         }
         Section::Callers => {
             let plan = row.plan.clone().unwrap_or_default();

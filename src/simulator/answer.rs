@@ -155,6 +155,12 @@ fn streamed(model: &str, behaviour: Behaviour, request: &Value, visit: Visit) ->
             _ => ["Hello", " from ", model, "."].map(str::to_owned).to_vec(),
         };
         parts.push(role());
+        if let Behaviour::Reasoning(count, apart) = behaviour {
+            for _ in 0..count {
+                parts.push(sse(chunk(json!({"reasoning_content": "hm "}), None)));
+                parts.push(Part::Pause(apart));
+            }
+        }
         for piece in &pieces {
             if let Behaviour::Pieces(_, apart) = behaviour {
                 parts.push(Part::Pause(apart));

@@ -60,6 +60,10 @@ pub enum Behaviour {
     Context,
     /// `once-500`: that status for the first request after it was switched, and then answers.
     Once(u16),
+    /// `late-401-300`: that status, after so many milliseconds; `late-429-300-60` says `Retry-After: 60`.
+    Late(u16, Duration, Option<u32>),
+    /// `reasoning-20-100`: streams so many pieces of reasoning, so many milliseconds apart, and then text.
+    Reasoning(u32, Duration),
     /// `partial`: of the images that were asked for, the last could not be made.
     Partial,
 }
@@ -71,7 +75,8 @@ pub struct UnknownBehaviour(String);
 
 const WORDS: &str = "ok, slow-MS, flaky-PERCENT, pieces-N-MS, bulk-N, 429, 429-SECONDS, 400–599, quota, policy, hang, \
      hang-headers, hang-role, hang-content, cut, cut-content, error-in-200, empty-choices, empty-content, \
-     bad-json, html, no-done, odd, tools, reset, context, partial, once-STATUS";
+     bad-json, html, no-done, odd, tools, reset, context, partial, once-STATUS, late-STATUS-MS, late-429-MS-SECONDS, \
+     reasoning-N-MS";
 
 impl FromStr for Behaviour {
     type Err = UnknownBehaviour;
@@ -113,6 +118,19 @@ impl FromStr for Behaviour {
                         Ok(Self::Pieces(number(count)?, Duration::from_millis(number(ms)?.into())))
                     }
                     ["bulk", count] => Ok(Self::Bulk(number(count)?)),
+                    ["late", status, ms] => match number(status)? {
+                        status @ 400..=599 => {
+                            Ok(Self::Late(status as u16, Duration::from_millis(number(ms)?.into()), None))
+                        }
+                        _ => Err(unknown()),
+                    },
+                    ["late", "429", ms, seconds] => {
+                        let wait = Duration::from_millis(number(ms)?.into());
+                        Ok(Self::Late(429, wait, Some(number(seconds)?)))
+                    }
+                    ["reasoning", count, ms] => {
+                        Ok(Self::Reasoning(number(count)?, Duration::from_millis(number(ms)?.into())))
+                    }
                     ["once", status] => match number(status)? {
                         status @ 400..=599 => Ok(Self::Once(status as u16)),
                         _ => Err(unknown()),
@@ -160,6 +178,11 @@ impl fmt::Display for Behaviour {
             Self::Reset => f.write_str("reset"),
             Self::Context => f.write_str("context"),
             Self::Partial => f.write_str("partial"),
+            Self::Late(status, wait, None) => write!(f, "late-{status}-{}", wait.as_millis()),
+            Self::Late(status, wait, Some(after)) => {
+                write!(f, "late-{status}-{}-{after}", wait.as_millis())
+            }
+            Self::Reasoning(count, apart) => write!(f, "reasoning-{count}-{}", apart.as_millis()),
             Self::Once(status) => write!(f, "once-{status}"),
         }
     }
@@ -172,7 +195,7 @@ mod tests {
     #[test]
     fn every_word_reads_back_as_it_is_written() {
         let words = "ok slow-2000 flaky-30 pieces-20-100 bulk-400 429 429-7 500 502 401 quota policy hang hang-headers hang-role \
-            hang-content cut cut-content error-in-200 empty-choices empty-content bad-json html no-done odd tools reset context partial once-500";
+            hang-content cut cut-content error-in-200 empty-choices empty-content bad-json html no-done odd tools reset context partial once-500 late-401-300 late-429-300-60 reasoning-20-100";
         for word in words.split_whitespace() {
             assert_eq!(word.parse::<Behaviour>().expect(word).to_string(), word);
         }

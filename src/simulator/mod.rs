@@ -280,6 +280,10 @@ impl Shared {
                 Behaviour::Ok
             }
             Behaviour::Once(status) => Behaviour::Status(status),
+            Behaviour::Late(status, wait, after) => {
+                tokio::time::sleep(wait).await;
+                if status == 429 { Behaviour::RateLimited(after) } else { Behaviour::Status(status) }
+            }
             Behaviour::Flaky(percent) if rand::random_range(0..100) < percent => Behaviour::Status(500),
             other => other,
         };

@@ -516,6 +516,33 @@ pub(crate) async fn set_bindings(
     Ok(())
 }
 
+/// Replaces all of a model's own keys; those that stay keep their rows.
+pub(crate) async fn set_own_keys(
+    connection: &mut AnyConnection,
+    model_id: &str,
+    keys: &[OwnKey],
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM ai_model_api_keys WHERE model_id = $1")
+        .bind(model_id)
+        .execute(&mut *connection)
+        .await?;
+    for (position, own) in keys.iter().enumerate() {
+        sqlx::query(
+            "INSERT INTO ai_model_api_keys (id, model_id, api_key, key_version, position, is_enabled)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(&own.id)
+        .bind(model_id)
+        .bind(&own.key.text)
+        .bind(own.key.version)
+        .bind(position as i64)
+        .bind(i64::from(own.is_enabled))
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
 /// Replaces a caller's plan and allow-list.
 pub(crate) async fn set_plan(
     connection: &mut AnyConnection,

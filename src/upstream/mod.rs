@@ -22,6 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use forebay_engine::upstream::{Order, Sent, Upstream, Whole};
 use forebay_engine::{AccountId, Class, Failure, ModelId};
+use forebay_wire::classify::classify_inside;
 use reqwest::{Response, Url};
 use serde_json::{Map, Value};
 
@@ -148,6 +149,8 @@ async fn read_whole(sending: Sending, ask: &Ask) -> Result<Whole<Map<String, Val
     })?;
     let body = match serde_json::from_slice(&bytes) {
         Ok(Value::Object(body)) => body,
+        // An error may come in a list.
+        Ok(other) if let Some(failure) = classify_inside(&other) => return Err(secret.redacted(failure)),
         _ => match transcript(ask, &bytes) {
             Some(body) => body,
             None => return Err(openai::unreadable(ask.operation)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use forebay_engine::BreakerState;
+use forebay_engine::{BreakerState, Clock};
 use serde_json::json;
 
 use crate::app::{Answer, Plan, TestApp, eventually};
@@ -69,6 +69,74 @@ async fn one_three_six_splits_trips_recovers_and_says_when_all_are_out() {
     let after = answer.body["error"]["retry_after_ms"].as_u64().expect("it says when");
     assert!((1..=60_000).contains(&after) && answer.header("retry-after").is_some(), "{after}");
     app.money_adds_up().await;
+}
+
+#[tokio::test]
+async fn b1_of_two_429s_at_once_the_longer_wait_holds_in_either_order() {
+    for order in [[("1", 40), ("60", 120)], [("60", 40), ("1", 120)]] {
+        let app = TestApp::with(Plan { size: 2, ..Plan::default() }).await;
+        // Both are out at the same moment; the first answers before the second.
+        let (mut waiting, mut held) = (Vec::new(), 0);
+        for (seconds, after_ms) in order {
+            app.set("a", &format!("late-429-{after_ms}-{seconds}"));
+            let request = app.generation();
+            waiting.push(tokio::spawn(async move { Answer::of(request).await }));
+            held += 1;
+            app.sim.until("a", |visits| visits.requests == held).await;
+        }
+        for answer in waiting {
+            assert_eq!(answer.await.expect("an answer").status, 200, "the other member serves both");
+        }
+        let left = cooling_left(&app, "a");
+        assert!((Duration::from_secs(58)..=Duration::from_secs(60)).contains(&left), "{left:?}");
+    }
+}
+
+/// How long the first account of a member is still set aside at it.
+fn cooling_left(app: &TestApp, model: &str) -> Duration {
+    let snapshot = app.catalog.snapshot();
+    let member = snapshot.pools.values().flat_map(|pool| pool.members()).find(|member| &*member.name == model);
+    let binding = &member.expect("a member").accounts[0];
+    let now = app.clock.now();
+    now.until(binding.cooldown.until().max(binding.account.state.cooldown.until()))
+}
+
+#[tokio::test]
+async fn b15_a_late_refusal_of_the_old_key_cools_nothing() {
+    let app = TestApp::with(Plan { size: 2, ..Plan::default() }).await;
+    app.set("a", "401");
+    assert_eq!(app.generate().await.status, 200);
+    assert!(cooling_left(&app, "a") > Duration::ZERO, "the key is set aside");
+    // One more with the old key is under way, past the cooldown, while an operator replaces the key.
+    app.clock.advance(Duration::from_secs(11));
+    app.set("a", "late-401-200");
+    let before = app.asked()[0];
+    let request = app.generation();
+    let late = tokio::spawn(async move { Answer::of(request).await });
+    app.sim.until("a", |visits| visits.requests == before + 1).await;
+    let key = json!({"accounts": [{"label": "acc-a", "account_key": "sk-canary-new"}]});
+    let document = forebay_wire::import::parse_value(&key).expect("a file");
+    app.catalog.import(&document, forebay::catalog::Author("test"), false).await.expect("imported");
+    assert_eq!(late.await.expect("an answer").status, 200);
+    assert_eq!(cooling_left(&app, "a"), Duration::ZERO, "the new key is not blamed");
+    app.set("a", "ok");
+    app.generate().await;
+    assert_eq!(app.sim.last_key("a").as_deref(), Some("sk-canary-new"));
+}
+
+#[tokio::test]
+async fn b16_sixty_four_first_requests_beside_a_dead_member_are_all_answered() {
+    for behaviour in ["500", "late-503-30"] {
+        let app = TestApp::with(Plan { weights: Some([1, 1, 1]), size: 2, ..Plan::default() }).await;
+        app.set("a", behaviour);
+        let all = (0..64).map(|_| {
+            let request = app.generation();
+            tokio::spawn(async move { Answer::of(request).await.status })
+        });
+        for status in futures::future::join_all(all).await {
+            assert_eq!(status.expect("an answer"), 200, "{behaviour}");
+        }
+    }
 }
 
 #[tokio::test]
