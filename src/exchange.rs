@@ -10,7 +10,7 @@ use forebay_engine::policy::Capability;
 use forebay_engine::stream::EventSource;
 use forebay_engine::{AccountId, Failure, ModelId, Upstream, Usage};
 use futures::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// What is asked for: each is an endpoint of OpenAI's API (rerank is Jina's and Cohere's), and each
 /// upstream protocol has its own way to ask it.
@@ -258,6 +258,46 @@ pub struct Tried {
 pub trait Trial: Send + Sync + 'static {
     /// One call to `model`, with `account` or the first that can be used.
     fn try_model<'a>(&'a self, model: &'a ModelId, account: Option<&'a AccountId>) -> BoxFuture<'a, Tried>;
+}
+
+/// The least that a capability can be asked for, as the `input` of /api/generate; `None` for what goes
+/// on after its request has ended.
+pub fn smallest_input(capability: Capability) -> Option<Value> {
+    Some(match capability {
+        Capability::Text => json!({"messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 8}),
+        Capability::Image => json!({"prompt": "a grey square"}),
+        Capability::Audio => json!({"input": "OK.", "voice": "alloy"}),
+        Capability::Embedding => json!({"input": "OK"}),
+        Capability::Rerank => json!({"query": "OK", "documents": ["OK", "no"]}),
+        Capability::Moderation => json!({"input": "OK"}),
+        Capability::Speech2text => json!({"audio": silence().to_url()}),
+        Capability::Video => return None,
+    })
+}
+
+/// A tenth of a second of nothing, as a WAV file.
+fn silence() -> FileSource {
+    const RATE: u32 = 8_000;
+    const SAMPLES: u32 = RATE / 10;
+    let mut wav = Vec::with_capacity(44 + SAMPLES as usize);
+    wav.extend_from_slice(b"RIFF");
+    wav.extend_from_slice(&(36 + SAMPLES).to_le_bytes());
+    wav.extend_from_slice(b"WAVEfmt ");
+    wav.extend_from_slice(&16_u32.to_le_bytes());
+    // PCM, one channel, eight bits a sample.
+    for half in [1_u16, 1] {
+        wav.extend_from_slice(&half.to_le_bytes());
+    }
+    for word in [RATE, RATE] {
+        wav.extend_from_slice(&word.to_le_bytes());
+    }
+    for half in [1_u16, 8] {
+        wav.extend_from_slice(&half.to_le_bytes());
+    }
+    wav.extend_from_slice(b"data");
+    wav.extend_from_slice(&SAMPLES.to_le_bytes());
+    wav.resize(wav.len() + SAMPLES as usize, 128);
+    FileSource::Bytes { file_name: "silence.wav".into(), content_type: "audio/wav".into(), bytes: wav.into() }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod ledger;
 mod listen;
 pub mod results;
+pub mod retention;
 pub mod simulator;
 pub mod store;
 pub mod telemetry;
@@ -209,6 +210,7 @@ impl Server {
             .layer(axum::middleware::from_fn(gateway::finish));
         days::tell(&catalog, &ledger, &*state, clock.now(), &settings.time_zone).await?;
         tokio::spawn(days::watch(catalog.clone(), ledger.clone(), state, clock, settings.time_zone.clone()));
+        tokio::spawn(retention::watch(store.clone(), catalog.clone(), results));
         catalog.watch();
         tokio::spawn(metrics.upkeep());
         if settings.redis_url.is_some() {

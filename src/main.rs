@@ -68,6 +68,7 @@ fn on_database(settings: Settings) -> cli::Settings {
         database_url: settings.database_url,
         sqlite_sync_full: settings.sqlite_sync_full,
         master_keys: settings.master_keys,
+        addr: settings.addr,
         guard: Some(url_guard()),
     }
 }
@@ -81,8 +82,16 @@ async fn serve(settings: &Settings) -> ExitCode {
     if matches!(server.store().operator_count().await, Ok(0)) {
         tracing::warn!("no operator can log in yet; make one with: forebay admin create NAME");
     }
-    server.serve(stopped()).await;
-    ExitCode::SUCCESS
+    tokio::select! {
+        () = server.serve(stopped()) => ExitCode::SUCCESS,
+        // Asked twice, it stops at once; what is in flight is settled at the next start.
+        () = stopped_twice() => fail(&"stopped before what was in flight had ended"),
+    }
+}
+
+async fn stopped_twice() {
+    stopped().await;
+    stopped().await;
 }
 
 async fn simulate(addr: &str) -> ExitCode {

@@ -90,6 +90,12 @@ pub(super) async fn create_token(
     let wish: TokenWish = AdminError::optional_body(&body)?;
     let expires_at =
         wish.expires_at.as_deref().map(|text| parse("expires_at", text, &admin.time_zone)).transpose()?;
+    if expires_at.is_some_and(|at| at <= admin.now().as_millis() as i64) {
+        return Err(AdminError::invalid(
+            "expires_at",
+            "lies in the past; leave it out for a token that never ends",
+        ));
+    }
     let expires_at = expires_at.unwrap_or_default();
     let new = admin.catalog.issue_token(&name, expires_at, Author(&by.name)).await?;
     let answer = json!({ "token": new.token, "prefix": new.prefix, "expires_at": rfc3339(expires_at) });

@@ -60,7 +60,7 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, AdminError> {
     let (task, attempts) = admin.task_and_attempts(&id).await?;
     let mut shown = task_json(&task);
-    shown["request_summary"] = parsed(&task.request_summary);
+    shown["request_summary"] = admin.opened_summary(&task);
     shown["metadata"] = parsed(&task.metadata);
     shown["output"] = parsed(&task.output);
     shown["platform_cost"] = json!(platform_cost(&attempts));
@@ -69,6 +69,17 @@ pub(super) async fn show(
 }
 
 impl Admin {
+    /// What is kept of a task's request; a text that was kept sealed is opened.
+    fn opened_summary(&self, task: &TaskRow) -> Value {
+        let mut summary = parsed(&task.request_summary);
+        if summary["content"].is_object() {
+            let text = self.catalog.open_content(&task.id, &summary["content"]);
+            summary["content"] =
+                text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap_or_default());
+        }
+        summary
+    }
+
     /// `None` when nothing can match: the caller does not exist.
     async fn filter(&self, query: &ListQuery) -> Result<Option<TaskFilter>, AdminError> {
         let words = |field: &'static str, given: &Option<String>, known: Vec<&'static str>| match given {
@@ -91,6 +102,7 @@ impl Admin {
             },
         };
         Ok(Some(TaskFilter {
+            outputs: false,
             status: query.status.clone(),
             capability: query.capability.clone(),
             pool: query.pool.clone(),
@@ -230,7 +242,10 @@ impl TasksPort for Admin {
                     charged: task.credits_charged.map(|charged| Micros(charged).to_string()),
                     platform_cost: cost.map(|cost| cost.to_string()),
                 },
-                request_summary: task.request_summary.clone(),
+                request_summary: task
+                    .request_summary
+                    .as_ref()
+                    .map(|_| self.opened_summary(&task).to_string()),
                 id: task.id,
             })
         })

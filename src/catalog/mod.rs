@@ -248,6 +248,27 @@ pub(crate) const fn own_key(key_id: &str) -> Place<'_> {
     Place { table: "ai_model_api_keys", row: key_id, column: "api_key" }
 }
 
+/// Where the text of a task is sealed.
+const fn task_content(task_id: &str) -> Place<'_> {
+    Place { table: "ai_tasks", row: task_id, column: "request_summary" }
+}
+
+impl Catalog {
+    /// Seals the text of a task's request, for a pool that keeps it; JSON of what [`Self::open_content`]
+    /// opens.
+    pub fn seal_content(&self, task_id: &str, text: &str) -> serde_json::Value {
+        let (sealed, version) = self.keys.seal(task_content(task_id), text);
+        serde_json::json!({ "sealed": sealed, "version": version })
+    }
+
+    /// The text of a task's request, where it was kept and its key is still there.
+    pub fn open_content(&self, task_id: &str, content: &serde_json::Value) -> Option<String> {
+        let (sealed, version) = (content["sealed"].as_str()?, content["version"].as_i64()?);
+        let text = self.keys.open(task_content(task_id), sealed, version).ok()?;
+        Some(secrecy::ExposeSecret::expose_secret(&text).to_owned())
+    }
+}
+
 impl Directory for Catalog {
     fn pool(&self, key: &GroupKey) -> Option<Arc<Pool>> {
         self.snapshot.load().pools.get(key).cloned()

@@ -27,8 +27,29 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// Waits before a result that was made is fetched again.
     pub postprocess_waits: Vec<Duration>,
+    /// How long what is kept.
+    pub retention: Retention,
     /// What an old caller's `task_type` means: capability and operation.
     pub task_types: BTreeMap<String, Value>,
+}
+
+/// How long what is kept, in days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Finished tasks and their attempts.
+    pub tasks_days: u32,
+    /// Breaker events.
+    pub events_days: u32,
+    /// Images and speech.
+    pub results_days: u32,
+    /// The audit log.
+    pub audit_days: u32,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { tasks_days: 90, events_days: 30, results_days: 7, audit_days: 365 }
+    }
 }
 
 impl Default for Settings {
@@ -42,6 +63,7 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             postprocess_waits: [2, 5, 15, 60, 300].map(Duration::from_secs).into(),
+            retention: Retention::default(),
             task_types: BTreeMap::new(),
         }
     }
@@ -105,6 +127,10 @@ impl Settings {
             ["body_limit"] => self.body_limit = number as usize,
             ["drain_seconds"] => self.drain = seconds,
             ["drain_delay_seconds"] => self.drain_delay = seconds,
+            ["retention", "tasks_days"] => self.retention.tasks_days = small,
+            ["retention", "events_days"] => self.retention.events_days = small,
+            ["retention", "results_days"] => self.retention.results_days = small,
+            ["retention", "audit_days"] => self.retention.audit_days = small,
             ["postprocess", "waits_ms"] => self.postprocess_waits = waits(value),
             ["task_types", name] => drop(self.task_types.insert((*name).to_owned(), value.clone())),
             _ => {}
@@ -147,6 +173,12 @@ impl Settings {
             "body_limit": self.body_limit,
             "drain_seconds": self.drain.as_secs(),
             "drain_delay_seconds": self.drain_delay.as_secs(),
+            "retention": {
+                "tasks_days": self.retention.tasks_days,
+                "events_days": self.retention.events_days,
+                "results_days": self.retention.results_days,
+                "audit_days": self.retention.audit_days,
+            },
             "postprocess": {"waits_ms": self.postprocess_waits.iter().copied().map(millis).collect::<Vec<_>>()},
             "task_types": self.task_types,
         })

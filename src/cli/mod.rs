@@ -2,6 +2,8 @@
 //! the change within two seconds.
 
 mod print;
+mod providers;
+mod smoke;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,8 @@ pub struct Settings {
     pub sqlite_sync_full: bool,
     /// FOREBAY_MASTER_KEYS.
     pub master_keys: Option<SecretString>,
+    /// FOREBAY_ADDR.
+    pub addr: std::net::SocketAddr,
     /// Checks URLs as they are saved.
     pub guard: Option<UrlGuard>,
 }
@@ -70,6 +74,17 @@ pub enum Command {
     Caller(CallerCommand),
     /// Look whether database, keys and configuration are in order
     Check {
+        /// Also ask every provider: its name, certificate, latency and each key
+        #[arg(long)]
+        providers: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Send one small task of every capability through a running server, and show its chain
+    Smoke {
+        /// Where the server is [http://FOREBAY_ADDR]
+        #[arg(long)]
+        url: Option<String>,
         #[command(flatten)]
         output: Output,
     },
@@ -171,7 +186,8 @@ async fn run_command(command: Command, settings: &Settings) -> Result<ExitCode, 
         Command::Caller(CallerCommand::Create { name, credits, concurrent_tasks, output }) => {
             create_caller(settings, &name, credits, concurrent_tasks, output).await?;
         }
-        Command::Check { output } => return Ok(check(settings, output).await),
+        Command::Check { providers, output } => return Ok(check(settings, providers, output).await),
+        Command::Smoke { url, output } => return smoke::run(settings, url, output).await,
         Command::Backup { file, output } => backup(settings, &file, output).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -328,23 +344,26 @@ async fn create_caller(
     Ok(())
 }
 
+/// What was looked at, and what was found: in order, or what is wrong.
+type Checked = (String, Result<String, String>);
+
 /// 0 when everything is in order, 1 with what is wrong.
-async fn check(settings: &Settings, output: Output) -> ExitCode {
-    let mut checks: Vec<(&'static str, Result<String, String>)> = Vec::new();
+async fn check(settings: &Settings, with_providers: bool, output: Output) -> ExitCode {
+    let mut checks: Vec<Checked> = Vec::new();
     // Looking must make nothing: no folder, no database, no key.
     let missing = settings.database_url.strip_prefix("sqlite:").filter(|path| !Path::new(path).exists());
     if let Some(path) = missing {
         let why = format!("there is none at {path} yet; forebay import or forebay serve makes it");
-        checks.push(("database", Err(why)));
+        checks.push(("database".into(), Err(why)));
         return report(&checks, output);
     }
     match Store::open(&settings.database_url, settings.sqlite_sync_full).await {
-        Err(error) => checks.push(("database", Err(error.to_string()))),
+        Err(error) => checks.push(("database".into(), Err(error.to_string()))),
         Ok(store) => {
             let kind = if store.dialect() == Dialect::Sqlite { "SQLite" } else { "PostgreSQL" };
-            checks.push(("database", Ok(format!("{kind} answers, migrated"))));
+            checks.push(("database".into(), Ok(format!("{kind} answers, migrated"))));
             checks.push((
-                "credits",
+                "credits".into(),
                 match store.credit_differences().await {
                     Ok(differences) if differences.is_empty() => {
                         Ok("balances are what the ledger adds up to".into())
@@ -356,7 +375,7 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
                 },
             ));
             checks.push((
-                "operators",
+                "operators".into(),
                 match store.operator_count().await {
                     Ok(0) => {
                         Err("nobody can log in; make an operator with: forebay admin create NAME".into())
@@ -367,12 +386,14 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
             ));
             store.close().await;
             match open(settings).await {
-                Err(error) => checks.push(("configuration", Err(error.to_string()))),
+                Err(error) => checks.push(("configuration".into(), Err(error.to_string()))),
                 Ok(Opened { catalog, .. }) => {
                     let snapshot = catalog.snapshot();
                     let (pools, models) = (snapshot.pools.len(), snapshot.alone.len());
-                    checks
-                        .push(("configuration", Ok(format!("{pools} active pools, {models} usable models"))));
+                    checks.push((
+                        "configuration".into(),
+                        Ok(format!("{pools} active pools, {models} usable models")),
+                    ));
                     let broken: Vec<String> = snapshot
                         .rows
                         .accounts
@@ -384,7 +405,10 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
                         .collect();
                     let keys =
                         if broken.is_empty() { Ok("all open".to_owned()) } else { Err(broken.join("; ")) };
-                    checks.push(("keys", keys));
+                    checks.push(("keys".into(), keys));
+                    if with_providers {
+                        checks.extend(providers::check(&snapshot).await);
+                    }
                 }
             }
         }
@@ -393,7 +417,7 @@ async fn check(settings: &Settings, output: Output) -> ExitCode {
 }
 
 /// Says what was checked; 1 when something is wrong.
-fn report(checks: &[(&'static str, Result<String, String>)], output: Output) -> ExitCode {
+fn report(checks: &[Checked], output: Output) -> ExitCode {
     let printer = Printer::new(output);
     let is_well = checks.iter().all(|(_, result)| result.is_ok());
     let shown: Vec<Value> = checks

@@ -88,6 +88,14 @@ impl<U: ModelUpstream> Gateway<U> {
         }
     }
 
+    /// The request's fields, sealed, where the pool keeps them.
+    fn content_of(&self, task_id: &str, asked: &Asked) -> Option<Value> {
+        let snapshot = self.catalog.snapshot();
+        snapshot.configs.get(asked.pool()?).filter(|pool| pool.store_content)?;
+        let text = serde_json::to_string(&*asked.input).ok()?;
+        Some(self.catalog.seal_content(task_id, &text))
+    }
+
     fn begin(&self, begin: Begin) -> (Running<U>, Job<Ask>) {
         let Begin { caller, slot, key, asked } = begin;
         let task_id: Arc<str> = uuid::Uuid::now_v7().to_string().into();
@@ -114,7 +122,7 @@ impl<U: ModelUpstream> Gateway<U> {
             capability: asked.capability(),
             operation: asked.operation.as_str(),
             stream: asked.stream,
-            request_summary: asked.summary(),
+            request_summary: asked.summary(self.content_of(&task_id, &asked)),
             metadata: asked.metadata.clone(),
             hold,
             prices: asked.prices.clone(),

@@ -87,6 +87,7 @@ fn read_query(query: &BTreeMap<String, String>, caller_id: &str) -> Result<(Task
         status: query.get("status").cloned(),
         capability: query.get("capability").cloned(),
         caller_id: Some(caller_id.to_owned()),
+        outputs: true,
         ..TaskFilter::default()
     };
     Ok((filter, limit))

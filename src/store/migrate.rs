@@ -5,10 +5,11 @@ use sqlx::{AssertSqlSafe, Executor, Row};
 use super::{Store, StoreError};
 
 /// Every migration, in order; a migration that was ever released is never edited.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "0001_configuration", include_str!("../../migrations/0001_configuration.sql")),
     (2, "0002_tasks", include_str!("../../migrations/0002_tasks.sql")),
     (3, "0003_operations", include_str!("../../migrations/0003_operations.sql")),
+    (4, "0004_providers", include_str!("../../migrations/0004_providers.sql")),
 ];
 
 /// Tables whose every change is a new configuration version.

@@ -12,6 +12,7 @@ pub mod events;
 mod migrate;
 pub mod nodes;
 pub mod operators;
+mod retention;
 pub mod sessions;
 pub mod tasks;
 

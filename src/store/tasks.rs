@@ -153,6 +153,8 @@ pub struct TaskFilter {
     pub to: Option<i64>,
     /// Part of the task's id.
     pub q: Option<String>,
+    /// With the answers, as far as they are of a modest size.
+    pub outputs: bool,
 }
 
 /// One page of a list.
@@ -166,6 +168,9 @@ pub struct TaskPage {
 
 /// How far the clock that makes ids and the one that says when a task came may be apart.
 const CLOCKS_APART_MS: i64 = 10_000;
+
+/// Longer answers are not in a list, in bytes; each is with its task.
+const LISTED_OUTPUT: usize = 65_536;
 
 /// The statuses that the index of tasks that ended badly holds.
 const ENDED_BADLY: [&str; 5] = ["queued", "failed", "outcome_unknown", "dead_lettered", "cancelled"];
@@ -268,7 +273,11 @@ impl Store {
         let more = ids.len() > limit;
         ids.truncate(limit);
         let next_cursor = ids.last().filter(|_| more).cloned();
-        Ok(TaskPage { tasks: self.tasks_by_id(&ids).await?, next_cursor })
+        let mut tasks = self.tasks_by_id(&ids).await?;
+        if filter.outputs {
+            self.add_outputs(&ids, &mut tasks).await?;
+        }
+        Ok(TaskPage { tasks, next_cursor })
     }
 
     async fn tasks_by_id(&self, ids: &[String]) -> Result<Vec<TaskRow>, StoreError> {
@@ -285,6 +294,24 @@ impl Store {
         let mut tasks = rows.iter().map(task).collect::<sqlx::Result<Vec<_>>>()?;
         self.count_attempts(&mut tasks).await?;
         Ok(tasks)
+    }
+
+    async fn add_outputs(&self, ids: &[String], tasks: &mut [TaskRow]) -> Result<(), StoreError> {
+        let rows = sqlx::query(self.sql(&format!(
+            "SELECT t.id, t.result FROM rows($1) AS j JOIN ai_tasks t ON t.id = j.value ->> 'id'
+             WHERE t.result IS NOT NULL AND LENGTH(t.result) <= {LISTED_OUTPUT}"
+        )))
+        .bind(id_rows(ids))
+        .fetch_all(self.pool())
+        .await?;
+        let mut outputs: HashMap<String, String> = HashMap::new();
+        for row in &rows {
+            outputs.insert(row.try_get("id")?, row.try_get("result")?);
+        }
+        for task in tasks {
+            task.output = outputs.remove(&task.id);
+        }
+        Ok(())
     }
 
     async fn count_attempts(&self, tasks: &mut [TaskRow]) -> Result<(), StoreError> {

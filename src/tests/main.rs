@@ -3,6 +3,7 @@
 mod admin;
 mod app;
 mod architecture;
+mod cli;
 mod crash;
 mod databases;
 mod generate;

@@ -10,6 +10,7 @@ mod clients;
 mod dashscope;
 mod files;
 pub mod guard;
+pub mod inspect;
 mod multipart;
 mod ollama;
 mod openai;

@@ -44,20 +44,29 @@ impl Protocol {
     /// Where `operation` is asked for, if `model` may be asked at all.
     pub(super) fn endpoint(self, model: &ModelTarget, operation: Operation) -> Result<Url, Failure> {
         let misconfigured = |why: String| Failure::new(Class::Misconfigured, why);
-        let base = model.base_url.as_deref().unwrap_or(&model.provider.base_url).trim_end_matches('/');
+        let written = model.base_url.as_deref().unwrap_or(&model.provider.base_url);
+        let base = written.trim_end_matches('/');
         let (base, path) = match (self, operation) {
             (Self::Ark, Operation::Image | Operation::ImageEdit) => (base.to_owned(), "images/generations"),
             (Self::Ark, Operation::Speech) => (base.to_owned(), ark::SPEECH_PATH),
             (Self::DashScope, Operation::Rerank) => (dashscope::native(base), dashscope::RERANK_PATH),
-            (Self::DashScope, _) => (dashscope::compatible(base), openai::path(operation)),
-            (Self::Ollama, _) => (ollama::compatible(base), openai::path(operation)),
-            _ => (base.to_owned(), openai::path(operation)),
+            _ => (self.base(base), openai::path(operation)),
         };
         let url: Url =
             format!("{base}/{path}").parse().map_err(|error| misconfigured(format!("base_url: {error}")))?;
         let allowed = model.provider.allow_private_network && same_host(&url, &model.provider.base_url);
         guard::check_url(&url, allowed).map_err(|refusal| misconfigured(format!("base_url: {refusal}")))?;
         Ok(url)
+    }
+
+    /// Below which its OpenAI-compatible endpoints lie.
+    pub(super) fn base(self, written: &str) -> String {
+        let written = written.trim_end_matches('/');
+        match self {
+            Self::DashScope => dashscope::compatible(written),
+            Self::Ollama => ollama::compatible(written),
+            Self::OpenAi | Self::Ark => written.to_owned(),
+        }
     }
 
     /// The request. Files at an address are fetched with `stranger`, which reaches public hosts only.

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{HttpUpstream, gone, known, read_whole, stream};
-use crate::exchange::{AnswerStream, Ask, FilePart, FileSource, Operation, Trial, Tried};
+use crate::exchange::{AnswerStream, Ask, FilePart, FileSource, Operation, Trial, Tried, smallest_input};
 
 /// A trial that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,49 +63,13 @@ impl HttpUpstream {
     }
 }
 
-/// The least that a capability can be asked for.
+/// The least that a capability can be asked for, as an upstream is asked.
 fn smallest(capability: Capability) -> Option<Ask> {
-    let (operation, input) = match capability {
-        Capability::Text => {
-            (Operation::Chat, json!({"messages": [{"role": "user", "content": "Say OK."}], "max_tokens": 8}))
-        }
-        Capability::Image => (Operation::Image, json!({"prompt": "a grey square", "n": 1})),
-        Capability::Audio => (Operation::Speech, json!({"input": "OK.", "voice": "alloy"})),
-        Capability::Embedding => (Operation::Embedding, json!({"input": "OK"})),
-        Capability::Rerank => (Operation::Rerank, json!({"query": "OK", "documents": ["OK"]})),
-        Capability::Moderation => (Operation::Moderation, json!({"input": "OK"})),
-        Capability::Speech2text => (Operation::Transcription, json!({})),
-        Capability::Video => return None,
-    };
-    let Value::Object(input) = input else { return None };
-    let mut ask = Ask::new(operation, Arc::new(input));
-    if operation == Operation::Transcription {
-        ask.files = Arc::new([FilePart { name: "file".into(), source: silence() }]);
+    let Value::Object(mut input) = smallest_input(capability)? else { return None };
+    let recording = input.shift_remove("audio");
+    let mut ask = Ask::new(Operation::of(capability, "generate")?, Arc::new(input));
+    if let Some(source) = recording.and_then(|url| FileSource::parse(url.as_str()?).ok()) {
+        ask.files = Arc::new([FilePart { name: "file".into(), source }]);
     }
     Some(ask)
-}
-
-/// A tenth of a second of nothing, as a WAV file.
-fn silence() -> FileSource {
-    const RATE: u32 = 8_000;
-    const SAMPLES: u32 = RATE / 10;
-    let mut wav = Vec::with_capacity(44 + SAMPLES as usize);
-    wav.extend_from_slice(b"RIFF");
-    wav.extend_from_slice(&(36 + SAMPLES).to_le_bytes());
-    wav.extend_from_slice(b"WAVEfmt ");
-    wav.extend_from_slice(&16_u32.to_le_bytes());
-    // PCM, one channel, eight bits a sample.
-    for half in [1_u16, 1] {
-        wav.extend_from_slice(&half.to_le_bytes());
-    }
-    for word in [RATE, RATE] {
-        wav.extend_from_slice(&word.to_le_bytes());
-    }
-    for half in [1_u16, 8] {
-        wav.extend_from_slice(&half.to_le_bytes());
-    }
-    wav.extend_from_slice(b"data");
-    wav.extend_from_slice(&SAMPLES.to_le_bytes());
-    wav.resize(wav.len() + SAMPLES as usize, 128);
-    FileSource::Bytes { file_name: "silence.wav".into(), content_type: "audio/wav".into(), bytes: wav.into() }
 }

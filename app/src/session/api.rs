@@ -39,7 +39,13 @@ pub struct Operator {
 #[server]
 pub async fn sign_in(name: String, password: Secret, next: Option<String>) -> Result<(), PortError> {
     let (sessions, parts) = sessions()?;
-    sessions.sign_in(&parts, name.trim(), &password).await?;
+    if let Err(error) = sessions.sign_in(&parts, name.trim(), &password).await {
+        // A form is led back to its page, which a status of its own would prevent.
+        if !accepts_pages(&parts) {
+            expect_context::<ResponseOptions>().set_status(status_of(&error));
+        }
+        return Err(error);
+    }
     leptos_axum::redirect(own_page(next.as_deref()));
     Ok(())
 }
@@ -91,6 +97,26 @@ pub(crate) async fn authorise(least: Role, presence: Presence) -> Result<Operato
         return Err(PortError::Forbidden);
     }
     Ok(operator)
+}
+
+#[cfg(feature = "ssr")]
+fn accepts_pages(parts: &Parts) -> bool {
+    parts
+        .headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|a| a.contains("text/html"))
+}
+
+/// The status of a sign-in that failed.
+#[cfg(feature = "ssr")]
+const fn status_of(error: &PortError) -> StatusCode {
+    match error {
+        PortError::WrongPassword => StatusCode::UNAUTHORIZED,
+        PortError::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
+        PortError::WrongAddress { .. } => StatusCode::FORBIDDEN,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 #[cfg(feature = "ssr")]

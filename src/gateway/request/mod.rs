@@ -83,9 +83,12 @@ impl Asked {
         }
     }
 
-    /// What the task keeps of the request: its shape, no content.
-    pub(crate) fn summary(&self) -> String {
+    /// What the task keeps of the request: its shape, and its text only as `content`, sealed.
+    pub(crate) fn summary(&self, content: Option<Value>) -> String {
         let mut summary = Map::new();
+        if let Some(content) = content {
+            summary.insert("content".into(), content);
+        }
         if let Some(messages) = self.input.get("messages").and_then(Value::as_array) {
             let messages = messages.iter().map(|message| {
                 let content = &message["content"];

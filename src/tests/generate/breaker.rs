@@ -95,7 +95,8 @@ async fn b1_of_two_429s_at_once_the_longer_wait_holds_in_either_order() {
 /// How long the first account of a member is still set aside at it.
 fn cooling_left(app: &TestApp, model: &str) -> Duration {
     let snapshot = app.catalog.snapshot();
-    let member = snapshot.pools.values().flat_map(|pool| pool.members()).find(|member| &*member.name == model);
+    let member =
+        snapshot.pools.values().flat_map(|pool| pool.members()).find(|member| &*member.name == model);
     let binding = &member.expect("a member").accounts[0];
     let now = app.clock.now();
     now.until(binding.cooldown.until().max(binding.account.state.cooldown.until()))

@@ -136,7 +136,8 @@ async fn m8_cached_and_reasoning_tokens_of_both_dialects_are_priced_once() {
         ..Plan::default()
     })
     .await;
-    let choices = json!([{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]);
+    let choices =
+        json!([{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]);
     let inside = json!({"prompt_tokens": 50, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40},
                         "completion_tokens_details": {"reasoning_tokens": 15}});
     let beside = json!({"input_tokens": 10, "cache_read_input_tokens": 40, "output_tokens": 20});
@@ -144,7 +145,10 @@ async fn m8_cached_and_reasoning_tokens_of_both_dialects_are_priced_once() {
         let body = json!({"id": "x", "choices": choices, "usage": usage});
         app.sim.record("a", Some(Recorded { status: 200, headers: Vec::new(), body }));
         let answer = app.generate().await;
-        assert_eq!((&answer.body["usage"]["input_tokens"], &answer.body["usage"]["output_tokens"]), (&json!(50), &json!(20)));
+        assert_eq!(
+            (&answer.body["usage"]["input_tokens"], &answer.body["usage"]["output_tokens"]),
+            (&json!(50), &json!(20))
+        );
         // 10 × 1 + 40 × 0.1 + 20 × 2, in micro-units.
         assert_eq!(answer.body["credits_charged"], "0.000054", "{usage}");
     }

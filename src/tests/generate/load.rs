@@ -93,7 +93,8 @@ async fn o4_floods_of_paths_and_names_make_no_new_series() {
     let app = TestApp::start().await;
     app.generate().await;
     let series = async || {
-        let text = app.client.get(app.url("/metrics")).send().await.expect("an answer").text().await.expect("text");
+        let text =
+            app.client.get(app.url("/metrics")).send().await.expect("an answer").text().await.expect("text");
         text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count()
     };
     let before = series().await;
@@ -123,7 +124,11 @@ async fn o7_an_import_with_one_bad_row_changes_nothing_and_names_it() {
     let file = json!({"pools": [{"group_key": "new_pool", "name": "New", "capability": "text"}],
                       "models": [{"name": "a", "weight": 7}, {"name": "b", "weight": 0}]});
     let answer = Answer::of(
-        app.client.put(app.url("/api/admin/config")).bearer_auth(&token).header("content-type", "application/json").body(file.to_string()),
+        app.client
+            .put(app.url("/api/admin/config"))
+            .bearer_auth(&token)
+            .header("content-type", "application/json")
+            .body(file.to_string()),
     )
     .await;
     assert_eq!(answer.status, 400, "{}", answer.body);

@@ -23,14 +23,20 @@ async fn import(app: &TestApp, file: Value) {
 
 #[tokio::test]
 async fn a_request_that_names_nobody_is_served_by_the_default_pool_of_its_capability() {
-    let app = TestApp::with(Plan { settings: json!({"default_pool": {"text": "main_text"}}), ..Plan::default() }).await;
+    let app =
+        TestApp::with(Plan { settings: json!({"default_pool": {"text": "main_text"}}), ..Plan::default() })
+            .await;
     let input = json!({"input": {"messages": [{"role": "user", "content": "hi"}]}});
     let ask = |body: &Value| Answer::of(app.post("/api/generate").body(body.to_string()));
     assert_eq!(ask(&input).await.body["model"], "main_text");
     let mut image = input.clone();
     image["capability"] = json!("image");
     let answer = ask(&image).await;
-    assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("model_group")), "no default for it");
+    assert_eq!(
+        (answer.status, &answer.body["error"]["param"]),
+        (400, &json!("model_group")),
+        "no default for it"
+    );
     // What an old caller calls a task stands for a capability.
     import(&app, json!({"settings": {"task_types": {"chat": {"capability": "text"}}}})).await;
     let mut old = input.clone();
@@ -85,7 +91,8 @@ async fn a_region_is_preferred_and_excludes_nobody() {
 #[tokio::test]
 async fn a_models_own_keys_are_used_in_order_where_it_has_no_account() {
     let app = TestApp::with(Plan { size: 1, ..Plan::default() }).await;
-    import(&app, json!({"models": [{"name": "a", "accounts": [], "api_keys": ["sk-own-1", "sk-own-2"]}]})).await;
+    import(&app, json!({"models": [{"name": "a", "accounts": [], "api_keys": ["sk-own-1", "sk-own-2"]}]}))
+        .await;
     generate(&app, json!({})).await;
     assert_eq!(app.sim.last_key("a").as_deref(), Some("sk-own-1"));
     app.set("a", "once-401");
@@ -108,7 +115,11 @@ async fn a_daily_limit_holds_and_ends_with_the_day() {
     }
     let answer = app.generate().await;
     assert_eq!(answer.outcome(), (503, "no_available_model"), "{}", answer.body);
-    assert!(answer.body["error"]["retry_after_ms"].as_u64().is_some_and(|ms| ms <= 86_400_000), "{}", answer.body);
+    assert!(
+        answer.body["error"]["retry_after_ms"].as_u64().is_some_and(|ms| ms <= 86_400_000),
+        "{}",
+        answer.body
+    );
     assert_eq!(app.asked()[0], 2);
     app.clock.advance(Duration::from_secs(86_400));
     assert_eq!(app.generate().await.status, 200, "a new day");
@@ -139,9 +150,15 @@ async fn a_model_asked_for_by_name_falls_back_only_where_it_says_so() {
     let named = |name: &str| json!({"model_group": null, "ai_model_id": name});
     app.set("a", "500");
     let answer = generate(&app, named("a")).await;
-    assert_eq!((served_by(&answer), &answer.body["model"]), ("c", &json!("a")), "b is no candidate: {}", answer.body);
+    assert_eq!(
+        (served_by(&answer), &answer.body["model"]),
+        ("c", &json!("a")),
+        "b is no candidate: {}",
+        answer.body
+    );
     let (_, attempts) = app.last_task().await;
-    let kinds: Vec<_> = attempts.iter().map(|attempt| (attempt.model.as_str(), attempt.kind.as_str())).collect();
+    let kinds: Vec<_> =
+        attempts.iter().map(|attempt| (attempt.model.as_str(), attempt.kind.as_str())).collect();
     assert_eq!(kinds, [("a", "initial"), ("c", "fallback")]);
     // Its breaker open counts as a failure of it.
     for _ in 0..5 {
@@ -165,7 +182,11 @@ async fn a_model_asked_for_by_name_falls_back_only_where_it_says_so() {
 async fn every_strategy_and_every_setting_of_a_pool_is_taken_live() {
     let app = TestApp::with(Plan { weights: Some([1, 1, 1]), ..Plan::default() }).await;
     for strategy in ["round_robin", "least_latency", "lowest_cost", "weighted_random"] {
-        import(&app, json!({"pools": [{"group_key": "main_text", "strategy": strategy, "dynamic_weights": true}]})).await;
+        import(
+            &app,
+            json!({"pools": [{"group_key": "main_text", "strategy": strategy, "dynamic_weights": true}]}),
+        )
+        .await;
         for _ in 0..9 {
             assert_eq!(app.generate().await.status, 200, "{strategy}");
         }
@@ -195,11 +216,16 @@ async fn an_image_pool_sends_each_request_where_it_can_be_made() {
         let before = app.asked();
         let answer = Answer::of(app.post("/api/generate").body(body.to_string())).await;
         let after = app.asked();
-        let asked = MODELS.iter().zip(before.iter().zip(after)).find(|(_, (before, after))| **before < *after);
+        let asked =
+            MODELS.iter().zip(before.iter().zip(after)).find(|(_, (before, after))| **before < *after);
         (answer, asked.map(|(name, _)| *name))
     };
     assert_eq!(ask(json!({"prompt": "x", "size": "1024x1024"}), "generate").await.1, Some("b"));
-    assert_eq!(ask(json!({"prompt": "x", "ratio": "16:9"}), "generate").await.1, Some("a"), "a names no ratios");
+    assert_eq!(
+        ask(json!({"prompt": "x", "ratio": "16:9"}), "generate").await.1,
+        Some("a"),
+        "a names no ratios"
+    );
     let image = "data:image/png;base64,iVBORw==";
     assert_eq!(ask(json!({"prompt": "x", "image": image}), "edit").await.1, Some("c"));
     let (answer, asked) = ask(json!({"prompt": "x", "image": [image, image, image]}), "edit").await;
@@ -216,7 +242,10 @@ async fn arks_and_dashscopes_own_ways_are_spoken() {
     let answer = Answer::of(app.post("/api/generate").body(body.to_string())).await;
     assert_eq!(answer.body["output"]["data"].as_array().map(Vec::len), Some(3), "{}", answer.body);
     let asked = app.sim.last_request("a");
-    assert_eq!((&asked["sequential_image_generation"], &asked["watermark"], &asked["n"]), (&json!("auto"), &json!(false), &Value::Null));
+    assert_eq!(
+        (&asked["sequential_image_generation"], &asked["watermark"], &asked["n"]),
+        (&json!("auto"), &json!(false), &Value::Null)
+    );
 
     let app = TestApp::with(Plan {
         capability: "audio",
@@ -242,7 +271,8 @@ async fn arks_and_dashscopes_own_ways_are_spoken() {
     assert_eq!(answer.status, 429, "3003 is a limit of concurrency: {}", answer.body);
 
     let app = TestApp::with(Plan { capability: "rerank", size: 1, ..Plan::default() }).await;
-    let dashscope = json!({"providers": [{"key": "sim", "protocol": "dashscope", "base_url": base(&app, "/api/v1")}]});
+    let dashscope =
+        json!({"providers": [{"key": "sim", "protocol": "dashscope", "base_url": base(&app, "/api/v1")}]});
     import(&app, dashscope).await;
     let body = json!({"model": "main_rerank", "query": "q", "documents": ["a", "bbb"], "top_n": 1});
     let answer = Answer::of(app.post("/v1/rerank").body(body.to_string())).await;

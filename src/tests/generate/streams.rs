@@ -153,6 +153,24 @@ async fn s9_a_tool_call_in_twenty_pieces_is_passed_on_unchanged() {
 }
 
 #[tokio::test]
+async fn s10_a_stream_is_committed_at_its_first_reasoning_and_is_not_cut_while_it_thinks() {
+    let app = TestApp::with(Plan { pool: json!({"first_packet_timeout_ms": 300}), ..Plan::default() }).await;
+    // It thinks for three times as long as its first content may take.
+    app.set("a", "reasoning-9-100");
+    let answer = stream(&app).await;
+    assert!(answer.is_done(), "{}", answer.raw);
+    assert_eq!(answer.text(), "Hello from a.");
+    let thoughts = answer
+        .chunks()
+        .iter()
+        .filter(|chunk| chunk["choices"][0]["delta"]["reasoning_content"].is_string())
+        .count();
+    assert_eq!((thoughts, app.asked()), (9, [1, 0, 0]));
+    let (_, attempts) = app.last_task().await;
+    assert!(attempts[0].first_content_ms.is_some_and(|ms| ms < 300), "{:?}", attempts[0].first_content_ms);
+}
+
+#[tokio::test]
 async fn s14_one_event_that_is_no_json_ends_the_stream_and_a_missing_done_does_not() {
     let app = TestApp::start().await;
     app.set("a", "bad-json");

@@ -124,7 +124,7 @@ models: [{name: a, provider: sim, capability: text, pool: images}, {name: b, pro
                 "model b: public_alias: a is taken by model a",
             ]
         );
-        assert_eq!(database.number("SELECT COUNT(*) FROM ai_providers").await, 0);
+        assert_eq!(database.number("SELECT COUNT(*) FROM ai_providers WHERE key = 'sim'").await, 0);
         assert_eq!(database.number("SELECT COUNT(*) FROM audit_log").await, 0);
     })
     .await;

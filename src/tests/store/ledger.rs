@@ -490,3 +490,64 @@ async fn a_database_that_takes_no_writes_refuses_tasks_and_loses_no_end() {
     })
     .await;
 }
+
+/// Each commit waits for another writer, as on a disk that takes its time: a lock that is let go only to
+/// be taken again.
+async fn slow_down(database: &Database, stop: Arc<std::sync::atomic::AtomicBool>) {
+    let mut other =
+        <sqlx::AnyConnection as sqlx::Connection>::connect(&database.url).await.expect("connected");
+    let lock = match database.name {
+        "sqlite" => "BEGIN IMMEDIATE",
+        _ => "BEGIN; LOCK TABLE ai_tasks IN ACCESS EXCLUSIVE MODE",
+    };
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        sqlx::raw_sql(lock).execute(&mut other).await.expect("locked");
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("unlocked");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o3_a_slow_database_bounds_what_is_begun_and_loses_nothing_answered() {
+    on_both(async |database| {
+        let store = database.open().await;
+        caller(&database, "c", 1_000_000).await;
+        let options = Options { places: 64, ..Options::default() };
+        let ledger = Ledger::start(store.clone(), "node-1", options).await.expect("the ledger starts");
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let slow = slow_down(&database, stop.clone());
+        let flood = async {
+            let tasks = (0..600).map(|_| {
+                let ledger = ledger.clone();
+                async move {
+                    let task = task("c", 10);
+                    let id = task.id.clone();
+                    match ledger.begin(task, attempt(&id, 1)).await {
+                        Ok(()) => {
+                            ledger.end(end(&id, TaskStatus::Succeeded, Some(5))).await;
+                            Some(id)
+                        }
+                        Err(Refused::Overloaded) => None,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+            let answered = futures::future::join_all(tasks).await;
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            answered
+        };
+        let (answered, ()) = futures::join!(flood, slow);
+        ledger.flush().await;
+        let answered: Vec<String> = answered.into_iter().flatten().collect();
+        assert!(!answered.is_empty() && answered.len() <= 64, "{} on {}", answered.len(), database.name);
+        for id in &answered {
+            let row = ledger.task(id, None).await.expect("read").expect("an answered task is there");
+            assert_eq!(row.status, "succeeded");
+        }
+        assert_eq!(ledger.reading().unfinished, 0);
+        assert_eq!(balance(&database, "c").await, 1_000_000 - 5 * answered.len() as i64);
+        assert_sums(&store, &database).await;
+    })
+    .await;
+}

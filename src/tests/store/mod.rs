@@ -3,3 +3,4 @@
 mod access;
 mod configuration;
 mod ledger;
+mod retention;
