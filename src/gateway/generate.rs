@@ -17,7 +17,7 @@ use crate::catalog::{Caller, Snapshot};
 use crate::exchange::{ModelUpstream, Operation};
 
 /// Where requests come in, and what each of them asks for.
-const ENDPOINTS: [(&str, Operation); 10] = [
+pub(super) const ENDPOINTS: [(&str, Operation); 10] = [
     ("/v1/chat/completions", Operation::Chat),
     ("/v1/completions", Operation::Completion),
     ("/v1/responses", Operation::Responses),

@@ -7,6 +7,7 @@ mod health;
 mod journal;
 mod keys;
 mod models;
+mod openapi;
 mod request;
 mod results;
 mod run;
@@ -103,6 +104,7 @@ impl<U: ModelUpstream> Gateway<U> {
     pub fn routes(self) -> Router {
         generate::routes::<U>()
             .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
+            .route("/api/openapi.json", get(openapi::show))
             .route("/v1/models", get(models::list::<U>))
             .route("/api/tasks", get(tasks::list::<U>))
             .route("/api/tasks/{id}", get(tasks::show::<U>))

@@ -1,9 +1,10 @@
-//! What the README's commands call: `cargo xtask build`, `serve`, `demo`, `lint`, `test`, `bench`.
+//! What the README's commands call: `cargo xtask build`, `serve`, `demo`, `lint`, `test`, `soak`, `bench`.
 
 mod bench;
 mod build;
 mod lint;
 mod run;
+mod soak;
 mod suite;
 mod tools;
 
@@ -45,6 +46,12 @@ enum Task {
     Lint,
     /// Everything: lints, unit and integration tests, loom, SDK and browser tests
     Test,
+    /// Long runs: every fuzz target for its time
+    Soak {
+        /// Seconds a target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// Forebay beside the direct line and nginx: requests a second and latency
     Bench {
         /// Seconds a cell of the table
@@ -61,6 +68,7 @@ fn main() -> ExitCode {
         Task::Demo { rest } => build_and_run("demo", &rest),
         Task::Lint => lint::all(),
         Task::Test => suite::all(),
+        Task::Soak { seconds } => soak::all(seconds),
         Task::Bench { seconds } => bench::all(seconds),
     };
     match result {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::build::{self, Profile};
 use crate::lint;
-use crate::run::{Done, cargo, command, root, run, step, succeeds};
+use crate::soak;
+use crate::run::{Done, cargo, command, output, root, run, step, succeeds};
 use crate::tools;
 
 /// How long `forebay demo` may take to say where it is.
@@ -25,8 +26,11 @@ pub(crate) fn all() -> Done {
     suite.optional("PostgreSQL and Redis for the tests", || Ok(()), servers);
     suite.step("Unit and integration tests", native);
     suite.step("Engine under every interleaving (loom)", loom);
+    suite.step("Fuzz targets, briefly", soak::briefly);
     suite.step("Build, debug", || build::all(Profile::Debug));
-    suite.optional("OpenAI's own client", || tools::need(&tools::PYTHON), || openai_client(Profile::Debug));
+    suite.optional("OpenAI's own client", python, || script(Profile::Debug, "openai_client.py"));
+    suite.optional("LiteLLM", python, || script(Profile::Debug, "other_client.py"));
+    suite.optional("API document (schemathesis)", python, || script(Profile::Debug, "contract.py"));
     suite.optional("Browser, debug bundle", browser_is_here, || browser(Profile::Debug));
     suite.step("Build, release", || build::all(Profile::Release));
     suite.optional("Browser, release bundle", browser_is_here, || browser(Profile::Release));
@@ -112,15 +116,30 @@ fn loom() -> Done {
     run(&mut cargo(&["test", "-p", "forebay-engine", "--features", "loom", "--lib", "loom"]))
 }
 
-fn openai_client(profile: Profile) -> Done {
-    let venv = root().join("target/openai-client");
-    let python = venv.join("bin/python");
+/// Python with the clients of `end2end/requirements.txt`, in an environment of its own.
+fn python() -> Done {
+    tools::need(&tools::PYTHON)?;
+    let python = venv_python();
     if !python.exists() {
-        run(command("python3", &["-m", "venv"]).arg(&venv))?;
+        run(command("python3", &["-m", "venv"]).arg(root().join(VENV)))?;
     }
-    run(command_at(&python).args(["-m", "pip", "install", "--quiet", "openai"]))?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    run(command_at(&python).args(install).arg("end2end/requirements.txt"))
+}
+
+const VENV: &str = "target/python";
+
+fn venv_python() -> PathBuf {
+    root().join(VENV).join("bin/python")
+}
+
+/// Runs a script of `end2end` against a demo.
+fn script(profile: Profile, name: &str) -> Done {
     let demo = Demo::start(profile)?;
-    run(demo.tell(command_at(&python).arg("end2end/openai_client.py")))
+    let token = demo.operator_token()?;
+    let mut script = command_at(&venv_python());
+    script.arg(format!("end2end/{name}")).env("FOREBAY_OPERATOR_TOKEN", token);
+    run(demo.tell(&mut script))
 }
 
 fn browser_is_here() -> Done {
@@ -147,6 +166,7 @@ fn command_at(program: &std::path::Path) -> Command {
 /// A demo on free ports with data of its own; it ends when this is dropped.
 struct Demo {
     process: Child,
+    program: PathBuf,
     data: PathBuf,
     /// Its first line of output, whose texts become environment variables.
     facts: HashMap<String, String>,
@@ -161,18 +181,19 @@ impl Demo {
         };
         let data = root().join("target").join(format!("demo-{folder}-{}", std::process::id()));
         std::fs::create_dir_all(&data)?;
-        let mut process = command_at(&root().join("target").join(folder).join("forebay"))
+        let program = root().join("target").join(folder).join("forebay");
+        let mut process = command_at(&program)
             .args(["demo", "--json", "--traffic", "0", "--simulator-addr", "127.0.0.1:0"])
             .env("FOREBAY_ADDR", "127.0.0.1:0")
             .env("FOREBAY_DATA_DIR", &data)
             .stdout(Stdio::piped())
             .spawn()?;
-        let output = process.stdout.take();
-        let mut demo = Self { process, data, facts: HashMap::new() };
+        let stdout = process.stdout.take();
+        let mut demo = Self { process, program, data, facts: HashMap::new() };
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let lines =
-                output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok);
+                stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok);
             // Goes on reading after the first line, so that the demo never waits for us.
             for line in lines {
                 let _ = sender.send(line);
@@ -185,6 +206,15 @@ impl Demo {
         } else {
             Err(format!("forebay demo --json said `{line}`, which names no url").into())
         }
+    }
+
+    /// A token of its operator, made as the command line makes it.
+    fn operator_token(&self) -> Done<String> {
+        let admin = self.facts.get("admin").map_or("admin", String::as_str);
+        let mut make = command_at(&self.program);
+        make.args(["admin", "token", admin]).env("FOREBAY_DATA_DIR", &self.data).env("RUST_LOG", "error");
+        let told = output(&mut make)?;
+        told.lines().last().map(|line| line.trim().to_owned()).ok_or_else(|| "no token was printed".into())
     }
 
     /// Where it is and how to get in, for a test to read.
