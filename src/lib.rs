@@ -261,7 +261,9 @@ impl Server {
         draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(settings.drain_delay).await;
         if tokio::time::timeout(settings.drain, work.done()).await.is_err() {
-            tracing::warn!(in_flight = work.in_flight(), "stopped before these had ended");
+            tracing::warn!(in_flight = work.in_flight(), "the drain time is over; these are ended now");
+            work.cut();
+            let _ = tokio::time::timeout(LAST_WORDS, work.done()).await;
         }
         drop(close);
         let _ = tokio::time::timeout(LAST_WORDS, server).await;

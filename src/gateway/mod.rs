@@ -25,7 +25,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::get;
 use forebay_engine::Engine;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use self::error::{ApiError, Dialect};
 use self::keys::Keys;
@@ -134,6 +134,7 @@ impl<U: ModelUpstream> Gateway<U> {
 pub struct Work {
     tasks: AtomicUsize,
     ended: Notify,
+    cut: watch::Sender<bool>,
 }
 
 impl Work {
@@ -151,6 +152,26 @@ impl Work {
             }
             ended.await;
         }
+    }
+
+    /// The drain time is over: what is still under way ends now, and its callers are told.
+    pub fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    /// Resolves when it is cut.
+    fn has_been_cut(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut cut = self.cut.subscribe();
+        async move {
+            // The sender lives as long as the work, and whoever awaits is part of it.
+            if cut.wait_for(|cut| *cut).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        *self.cut.borrow()
     }
 
     fn begin(work: &Arc<Self>) -> WorkGuard {

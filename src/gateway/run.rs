@@ -57,12 +57,19 @@ impl<U: ModelUpstream> Gateway<U> {
         let task_id = running.task_id.clone();
         let keep_on = running.asked.idempotency.is_some();
         let (left, cancel) = oneshot::channel::<()>();
+        let cut = self.work.has_been_cut();
         let run = tokio::spawn(async move {
-            let cancel = async {
+            let left = async {
                 // Resolves when the other half is dropped: the caller has left.
                 let _ = cancel.await;
                 if keep_on {
                     std::future::pending::<()>().await;
+                }
+            };
+            let cancel = async {
+                tokio::select! {
+                    () = left => {}
+                    () = cut => {}
                 }
             };
             running.whole(job, cancel).await
@@ -182,9 +189,9 @@ impl<U: ModelUpstream> Running<U> {
         let served = {
             let upstream: &U = &self.gateway.upstream;
             let left = async {
-                started.closed().await;
-                if keep_on {
-                    std::future::pending::<()>().await;
+                tokio::select! {
+                    () = started.closed(), if !keep_on => {}
+                    () = self.gateway.work.has_been_cut() => {}
                 }
             };
             self.engine().run(upstream, &self.journal, &job, left).await
@@ -195,8 +202,13 @@ impl<U: ModelUpstream> Running<U> {
                 let (to_caller, start) = stream::file_channel(&self.task_id, &content_type);
                 let _ = started.send(Ok(start));
                 let left = {
-                    let to_caller = to_caller.clone();
-                    async move { to_caller.closed().await }
+                    let (to_caller, cut) = (to_caller.clone(), self.gateway.work.has_been_cut());
+                    async move {
+                        tokio::select! {
+                            () = to_caller.closed() => {}
+                            () = cut => {}
+                        }
+                    }
                 };
                 let _ = self.speech(*live, Some(to_caller), left).await;
             }
@@ -345,8 +357,17 @@ impl<U: ModelUpstream> Running<U> {
         if let Some(template) = self.template(&stop) {
             return Ok(self.end_with_template(&template, attempt).await);
         }
-        let error = ApiError::of(&stop).of_task(&self.task_id);
+        let error = match stop {
+            // Not the caller left: we do. What was sent may have been done.
+            Stop::Cancelled if self.gateway.work.is_cut() => match &attempt {
+                Some(attempt) if attempt.outcome_unknown => ApiError::outcome_unknown(),
+                _ => ApiError::shutting_down(),
+            },
+            _ => ApiError::of(&stop),
+        };
+        let error = error.of_task(&self.task_id);
         let status = match stop {
+            Stop::Cancelled if error.code == "outcome_unknown" => TaskStatus::OutcomeUnknown,
             Stop::OutcomeUnknown => TaskStatus::OutcomeUnknown,
             Stop::Cancelled => TaskStatus::Cancelled,
             _ => TaskStatus::Failed,

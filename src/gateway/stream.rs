@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use forebay_engine::live::{LiveStream, StreamEnd};
-use forebay_engine::{Clock, Failure};
+use forebay_engine::{Class, Clock, Failure};
 use forebay_wire::accumulate::Accumulator;
 use forebay_wire::chat::disguise;
 use forebay_wire::responses::disguise_response;
@@ -129,7 +129,11 @@ impl Pump {
         running: Running<U>,
         mut live: LiveStream<U::Stream>,
     ) {
-        let end = match self.pass_on(&running, &mut live).await {
+        let passed_on = tokio::select! {
+            passed_on = self.pass_on(&running, &mut live) => passed_on,
+            () = running.gateway.work.has_been_cut() => Ok(Err(Failure::new(Class::Unknown, "the gateway stopped"))),
+        };
+        let end = match passed_on {
             Ok(Ok(())) => StreamEnd::Complete,
             Ok(Err(failure)) => StreamEnd::Died(failure),
             Err(Left) => StreamEnd::CallerLeft,

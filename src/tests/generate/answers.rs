@@ -228,6 +228,27 @@ async fn o6_stopping_lets_streams_finish_and_takes_no_new_work() {
 }
 
 #[tokio::test]
+async fn o6_what_outlasts_the_drain_time_is_told_so_and_is_on_record() {
+    let mut app = TestApp::with(Plan { settings: json!({"drain_seconds": 0}), ..Plan::default() }).await;
+    app.set("a", "hang");
+    let (waiting, streaming) = (app.generation(), app.completion(json!({"stream": true})));
+    let whole = tokio::spawn(async move { Answer::of(waiting).await });
+    app.sim.until("a", |visits| visits.open == 1).await;
+    app.set("a", "hang-content");
+    let streamed = tokio::spawn(async move { crate::app::Streamed::of(streaming).await });
+    app.sim.until("a", |visits| visits.open == 2).await;
+    eventually("the stream's first content", || app.breaker("a").recent.calls > 0).await;
+    app.stop();
+    let whole = whole.await.expect("an answer");
+    assert_eq!(whole.outcome(), (504, "outcome_unknown"), "{}", whole.body);
+    assert_eq!(whole.header("x-should-retry"), Some("false"));
+    let streamed = streamed.await.expect("an answer");
+    assert_eq!(streamed.error_code().as_deref(), Some("upstream_failed"), "{}", streamed.raw);
+    app.serving.take().expect("it serves").await.expect("it ends");
+    app.money_adds_up().await;
+}
+
+#[tokio::test]
 async fn no_key_is_in_any_answer_or_record() {
     let app = TestApp::start().await;
     let mut seen = String::new();
