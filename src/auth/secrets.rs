@@ -145,6 +145,11 @@ impl KeyRing {
         }
     }
 
+    /// The version of the key that seals.
+    pub fn newest(&self) -> i64 {
+        self.keys.last_key_value().map_or(0, |(version, _)| *version)
+    }
+
     /// Seals `text` for its place; returns the sealed text and the version of the key.
     pub fn seal(&self, place: Place<'_>, text: &str) -> (String, i64) {
         let Some((version, key)) = self.keys.last_key_value() else {

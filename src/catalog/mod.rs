@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use crate::auth::secrets::{KeyRing, Place};
 use crate::store::{Store, StoreError};
 
+use crate::store::config::StoredKey;
 pub use crate::store::config::{ConfigRow, Configuration};
 pub(crate) use build::last_four;
 pub use edit::{Author, Change, Difference};
@@ -266,6 +267,78 @@ impl Catalog {
         let (sealed, version) = (content["sealed"].as_str()?, content["version"].as_i64()?);
         let text = self.keys.open(task_content(task_id), sealed, version).ok()?;
         Some(secrecy::ExposeSecret::expose_secret(&text).to_owned())
+    }
+}
+
+/// What became of keys that an older master key had sealed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rotated {
+    /// Sealed anew.
+    pub resealed: usize,
+    /// Changed by somebody meanwhile, or sealed with the newest key already.
+    pub left: usize,
+    /// Could not be opened: whose they are.
+    pub lost: Vec<String>,
+}
+
+impl Catalog {
+    /// Seals every upstream key with the newest master key: one by one, each only if nobody changed it
+    /// meanwhile, so that it may be stopped and run again.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn rotate_keys(&self) -> Result<Rotated, CatalogError> {
+        let rows = self.store.configuration().await?;
+        let mut rotated = Rotated::default();
+        for account in &rows.accounts {
+            let Some(key) = account.key.as_ref().filter(|key| !key.text.is_empty()) else { continue };
+            let whose = || format!("account {}", account.name);
+            if let Some((sealed, version)) = self.anew(account_key(&account.id), key, whose, &mut rotated) {
+                let done = self.store.reseal_key(&account.id, key, &sealed, version).await?;
+                rotated.count(done);
+            }
+        }
+        for model in &rows.models {
+            for own in &model.own_keys {
+                let whose = || format!("a key of model {}", model.name);
+                if let Some((sealed, version)) = self.anew(own_key(&own.id), &own.key, whose, &mut rotated) {
+                    let done = self.store.reseal_own_key(&own.id, &own.key, &sealed, version).await?;
+                    rotated.count(done);
+                }
+            }
+        }
+        Ok(rotated)
+    }
+
+    /// The key sealed with the newest master key, if that is another one.
+    fn anew(
+        &self,
+        place: Place<'_>,
+        key: &StoredKey,
+        whose: impl FnOnce() -> String,
+        rotated: &mut Rotated,
+    ) -> Option<(String, i64)> {
+        if key.version == self.keys.newest() {
+            rotated.left += 1;
+            return None;
+        }
+        match self.keys.open(place, &key.text, key.version) {
+            Ok(clear) => Some(self.keys.seal(place, secrecy::ExposeSecret::expose_secret(&clear))),
+            Err(_) => {
+                rotated.lost.push(whose());
+                None
+            }
+        }
+    }
+}
+
+impl Rotated {
+    fn count(&mut self, resealed: bool) {
+        if resealed {
+            self.resealed += 1;
+        } else {
+            self.left += 1;
+        }
     }
 }
 

@@ -88,6 +88,11 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Seal every upstream key with the newest key of FOREBAY_MASTER_KEYS; may be stopped and run again
+    RotateKeys {
+        #[command(flatten)]
+        output: Output,
+    },
     /// Copy the SQLite database to a file, while it is in use
     Backup {
         /// Where to; must not exist
@@ -188,6 +193,7 @@ async fn run_command(command: Command, settings: &Settings) -> Result<ExitCode, 
         }
         Command::Check { providers, output } => return Ok(check(settings, providers, output).await),
         Command::Smoke { url, output } => return smoke::run(settings, url, output).await,
+        Command::RotateKeys { output } => return rotate_keys(settings, output).await,
         Command::Backup { file, output } => backup(settings, &file, output).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -433,6 +439,17 @@ fn report(checks: &[Checked], output: Output) -> ExitCode {
         .collect();
     printer.json(&json!({ "ok": is_well, "checks": shown }));
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn rotate_keys(settings: &Settings, output: Output) -> Result<ExitCode, Failure> {
+    let rotated = open(settings).await?.catalog.rotate_keys().await?;
+    let printer = Printer::new(output);
+    printer.json(&json!({ "resealed": rotated.resealed, "left": rotated.left, "lost": rotated.lost }));
+    printer.line(&format!("{} keys sealed anew, {} left as they are", rotated.resealed, rotated.left));
+    for whose in &rotated.lost {
+        printer.line(&format!("WRONG {whose} does not open; put its master key back, or enter the key again"));
+    }
+    Ok(if rotated.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(), Failure> {

@@ -215,6 +215,51 @@ impl Store {
         Ok(configuration)
     }
 
+    /// Replaces a sealed key by the same key sealed anew, unless it was changed meanwhile; `true` when it
+    /// was replaced. Its revision stays: it is the same key.
+    pub(crate) async fn reseal_key(
+        &self,
+        account_id: &str,
+        old: &StoredKey,
+        sealed: &str,
+        version: i64,
+    ) -> Result<bool, StoreError> {
+        let done = sqlx::query(
+            "UPDATE ai_model_api_accounts SET account_key = $1, key_version = $2
+             WHERE id = $3 AND key_version = $4 AND account_key = $5",
+        )
+        .bind(sealed)
+        .bind(version)
+        .bind(account_id)
+        .bind(old.version)
+        .bind(&old.text)
+        .execute(self.pool())
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// The same of a model's own key.
+    pub(crate) async fn reseal_own_key(
+        &self,
+        key_id: &str,
+        old: &StoredKey,
+        sealed: &str,
+        version: i64,
+    ) -> Result<bool, StoreError> {
+        let done = sqlx::query(
+            "UPDATE ai_model_api_keys SET api_key = $1, key_version = $2
+             WHERE id = $3 AND key_version = $4 AND api_key = $5",
+        )
+        .bind(sealed)
+        .bind(version)
+        .bind(key_id)
+        .bind(old.version)
+        .bind(&old.text)
+        .execute(self.pool())
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
     /// Replaces a key in the clear by the same key sealed, unless it was changed meanwhile.
     pub(crate) async fn seal_key(
         &self,

@@ -279,3 +279,31 @@ async fn a_key_that_does_not_open_disables_its_account_and_nothing_else() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_master_key_seals_every_key_anew_and_the_old_one_may_go() {
+    use base64::Engine;
+    on_both(async |database| {
+        let key = |n: u8| format!("{n}:{}", base64::engine::general_purpose::STANDARD.encode([n; 32]));
+        let ring = |text: &str| KeyRing::parse(text).expect("a ring");
+        let Opened { catalog, .. } = open(&database, ring(&key(1))).await;
+        catalog.import(&file(FILE), BY, false).await.expect("imported");
+        let own = r#"{"models": [{"name": "sim-fast", "api_keys": ["sk-own"]}]}"#;
+        catalog.import(&file(own), BY, false).await.expect("imported");
+        let sealed = catalog.snapshot().accounts.len();
+
+        let both = format!("{},{}", key(1), key(2));
+        let Opened { catalog, .. } = open(&database, ring(&both)).await;
+        let rotated = catalog.rotate_keys().await.expect("rotated");
+        assert_eq!((rotated.resealed, rotated.lost.len()), (sealed, 0), "on {}", database.name);
+        assert_eq!(catalog.rotate_keys().await.expect("again").resealed, 0, "running it twice changes nothing");
+
+        let Opened { catalog, .. } = open(&database, ring(&key(2))).await;
+        assert_eq!(catalog.snapshot().accounts.len(), sealed, "every key opens without the old one");
+        assert!(catalog.snapshot().account_problems.is_empty());
+        let Opened { catalog, .. } = open(&database, ring(&key(3))).await;
+        let rotated = catalog.rotate_keys().await.expect("nothing to open");
+        assert_eq!((rotated.resealed, rotated.lost.len()), (0, sealed));
+    })
+    .await;
+}
