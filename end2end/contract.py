@@ -91,8 +91,6 @@ operator = {{bearer = "{operator}"}}
 
 [generation]
 max-examples = {examples}
-# A NUL in a header or a path never reaches a server: HTTP has no such thing.
-allow-x00 = false
 
 [phases.stateful]
 # No operation of the run makes something that another one deletes.
@@ -131,11 +129,6 @@ checks = {{positive_data_acceptance = {{enabled = false}}}}
 # Their addresses are signed, and none can be guessed.
 include-operation-id = "showResult"
 checks = {{positive_data_acceptance = {{enabled = false}}}}
-
-[[operations]]
-# A generated cursor is no `next_cursor` of a page.
-include-operation-id = ["listTasks", "adminListTasks", "adminAudit"]
-parameters = {{cursor = "01a22b0b-68ee-728f-940a-2c0801b0ecb3"}}
 
 [[operations]]
 # An account that is bound to no model can't be tried.
