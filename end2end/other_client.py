@@ -121,9 +121,9 @@ def image_generation():
         assert image.url.startswith(f"{BASE_URL}/results/"), answer
         with urllib.request.urlopen(image.url) as file:
             assert file.read().startswith(PNG), answer
-    # It knows the field for models of names that it knows.
-    inside = {"response_format": "b64_json", "allowed_openai_params": ["response_format"]}
-    answer = litellm.image_generation(**to("main_image"), prompt="a dot", **inside)
+    # It takes the field itself only for models whose names it knows.
+    inside = {"response_format": "b64_json"}
+    answer = litellm.image_generation(**to("main_image"), prompt="a dot", extra_body=inside)
     assert base64.b64decode(answer.data[0].b64_json).startswith(PNG), answer
 
 
