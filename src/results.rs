@@ -145,7 +145,10 @@ impl Results {
 
     /// GET /results/{name}.
     pub fn routes(&self) -> Router {
-        Router::new().route("/results/{name}", get(serve)).with_state(self.clone())
+        Router::new()
+            .route("/results/{name}", get(serve))
+            .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "a result can only be read\n"))
+            .with_state(self.clone())
     }
 
     /// Removes what is older than `age`; returns how many.
@@ -226,7 +229,7 @@ fn extension(content_type: &str) -> &'static str {
 #[derive(Deserialize)]
 struct Signed {
     #[serde(default)]
-    expires: u64,
+    expires: String,
     #[serde(default)]
     signature: String,
 }
@@ -238,10 +241,11 @@ async fn serve(
     request: Request,
 ) -> Response<Body> {
     let refuse = |status: StatusCode, message: &'static str| (status, message).into_response();
-    if !is_name(&name) || !results.is_signed(&name, signed.expires, &signed.signature) {
+    let expires = signed.expires.parse().unwrap_or_default();
+    if !is_name(&name) || !results.is_signed(&name, expires, &signed.signature) {
         return refuse(StatusCode::FORBIDDEN, "this address is not signed by this server\n");
     }
-    if results.clock.now().as_millis() / 1_000 >= signed.expires {
+    if results.clock.now().as_millis() / 1_000 >= expires {
         return refuse(StatusCode::GONE, "this address has ended; ask for the task again to get a new one\n");
     }
     let served = ServeFile::new(results.folder.join(&name)).oneshot(request).await;

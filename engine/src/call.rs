@@ -87,9 +87,13 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                     open,
                 }))))
             }
-            Err(failure) => {
+            Err(missed) => {
+                let (failure, blame) = match missed {
+                    Missed::Failed(failure) => (failure, Blame::AsItsClassSays),
+                    Missed::OutOfTime(failure) => (failure, Blame::Nobody),
+                };
                 let ended = open.failed(&failure, now);
-                self.failed(selection, &failure, seq, now);
+                self.failed(selection, &failure, blame, seq, now);
                 let noted = if failure.class == Class::Unknown {
                     Noted::Unknown
                 } else {
@@ -111,7 +115,7 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         pool: &Pool,
         sent: &Sent,
         deadline: Moment,
-    ) -> Result<Answered<U>, Failure> {
+    ) -> Result<Answered<U>, Missed> {
         let clock = &self.engine.clock;
         let retry = self.engine.directory.routing().retry(pool.capability).clone();
         let span = if self.job.stream {
@@ -133,13 +137,18 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
                 self.upstream.whole(order).await.map(Answered::Whole)
             }
         };
+        let limit = self.now() + span;
         tokio::select! {
             biased;
-            answered = call => answered,
-            () = clock.sleep_until((self.now() + span).min(deadline)) => {
+            answered = call => answered.map_err(Missed::Failed),
+            () = clock.sleep_until(limit.min(deadline)) => {
                 let class = if sent.get() { Class::Unknown } else { Class::NotSent };
                 let what = if self.job.stream { "no content" } else { "no answer" };
-                Err(Failure::new(class, format!("{what} within the time limit")))
+                Err(if limit <= deadline {
+                    Missed::Failed(Failure::new(class, format!("{what} within the attempt's time")))
+                } else {
+                    Missed::OutOfTime(Failure::new(class, format!("{what} before the task's deadline")))
+                })
             }
         }
     }
@@ -156,8 +165,12 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
         }
     }
 
-    fn failed(&self, mut selection: Selection, failure: &Failure, seq: u32, now: Moment) {
+    fn failed(&self, mut selection: Selection, failure: &Failure, blame: Blame, seq: u32, now: Moment) {
         let engine = self.engine;
+        if blame == Blame::Nobody {
+            selection.permit.settle(Verdict::Uncounted, now, &*engine.random);
+            return;
+        }
         let moved = selection.permit.settle(failure.class.verdict(), now, &*engine.random);
         engine.moved(&selection.member, moved, &self.job.task, Some(seq), Some(failure.class));
         if let Some(usage) = failure.billed.as_deref() {
@@ -176,6 +189,22 @@ impl<U: Upstream, J: Journal> Task<'_, U, J> {
             engine.observer.cooled(&selection.member, account, failure.class, until);
         }
     }
+}
+
+/// Why a call brought no answer.
+enum Missed {
+    /// It failed.
+    Failed(Failure),
+    /// The task's deadline came before the attempt's own limit: a model that was not given its whole time
+    /// is not blamed for it, or any caller could open a breaker by asking for the impossible.
+    OutOfTime(Failure),
+}
+
+/// Who is to blame for a failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    AsItsClassSays,
+    Nobody,
 }
 
 enum Answered<U: Upstream> {

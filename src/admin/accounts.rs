@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use forebay_app::accounts::api::{
     AccountChoices, AccountEdit, AccountLive, AccountNew, AccountRow, BindingRow, LiveAccount, ModelChoice,
@@ -19,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::body::OptionalBody;
 use super::error::AdminError;
 use super::operator::Administrator;
 use super::pools::shown_cooldown;
@@ -37,9 +37,8 @@ pub(super) async fn bind(
     by: Administrator,
     State(admin): State<Admin>,
     Path((model, label)): Path<(String, String)>,
-    body: Bytes,
+    OptionalBody(wish): OptionalBody<BindingWish>,
 ) -> Result<Json<Value>, AdminError> {
-    let wish: BindingWish = AdminError::optional_body(&body)?;
     admin.bind_account(&by.name, &model, &label, wish.priority).await?;
     Ok(Json(json!({ "model": model, "account": label, "priority": wish.priority })))
 }

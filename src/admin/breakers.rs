@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::body::Body;
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::{moment_rfc3339, parse, rfc3339};
@@ -47,9 +48,8 @@ pub(super) async fn force_open(
     by: Administrator,
     State(admin): State<Admin>,
     Path(name): Path<String>,
-    body: Result<Json<ForceOpen>, axum::extract::rejection::JsonRejection>,
+    Body(body): Body<ForceOpen>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(body) = body.map_err(AdminError::json)?;
     let until = admin.force_breaker(&by.name, &name, body.seconds).await?;
     Ok(Json(json!({ "model": name, "state": "open", "open_until": moment_rfc3339(until) })))
 }

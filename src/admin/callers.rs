@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use forebay_wire::import::Section;
@@ -11,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::body::{Body, OptionalBody};
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::{parse, rfc3339};
@@ -85,9 +85,8 @@ pub(super) async fn create_token(
     by: Administrator,
     State(admin): State<Admin>,
     Path(name): Path<String>,
-    body: Bytes,
+    OptionalBody(wish): OptionalBody<TokenWish>,
 ) -> Result<(StatusCode, Json<Value>), AdminError> {
-    let wish: TokenWish = AdminError::optional_body(&body)?;
     let expires_at =
         wish.expires_at.as_deref().map(|text| parse("expires_at", text, &admin.time_zone)).transpose()?;
     if expires_at.is_some_and(|at| at <= admin.now().as_millis() as i64) {
@@ -117,9 +116,8 @@ pub(super) async fn grant(
     by: Administrator,
     State(admin): State<Admin>,
     Path(name): Path<String>,
-    body: Result<Json<Grant>, axum::extract::rejection::JsonRejection>,
+    Body(body): Body<Grant>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(body) = body.map_err(AdminError::json)?;
     let text = match &body.amount {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, put};
@@ -13,12 +13,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::body::Body;
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::rfc3339;
 use crate::catalog::{Author, Difference};
-
-type Row = Result<Json<Value>, axum::extract::rejection::JsonRejection>;
 
 impl Admin {
     async fn put_json(
@@ -26,10 +25,9 @@ impl Admin {
         by: &str,
         section: Section,
         name: &str,
-        row: Row,
+        row: &Value,
     ) -> Result<Json<Value>, AdminError> {
-        let Json(row) = row.map_err(AdminError::json)?;
-        let difference = self.put_row(by, section, name, &row).await?;
+        let difference = self.put_row(by, section, name, row).await?;
         let snapshot = self.catalog.snapshot();
         let row = snapshot.rows.find(section, name);
         let shown = row.map(|row| crate::catalog::export_row(section, row, &snapshot.rows));
@@ -44,8 +42,8 @@ impl Admin {
 
 /// The PUT and DELETE of the rows of a section.
 pub(super) fn rows(section: Section) -> MethodRouter<Admin> {
-    put(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>, row: Row| async move {
-        admin.put_json(&by.name, section, &name, row).await
+    put(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>, Body(row): Body<Value>| async move {
+        admin.put_json(&by.name, section, &name, &row).await
     })
     .delete(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>| async move {
         admin.delete_row(&by.name, section, &name).await
@@ -82,8 +80,12 @@ pub(super) async fn import(
     by: Administrator,
     State(admin): State<Admin>,
     query: Result<Query<DryRun>, QueryRejection>,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, AdminError> {
+    let body = body.map_err(AdminError::bytes)?;
+    if body.trim_ascii().is_empty() {
+        return Err(AdminError::invalid("", "the body is empty; send an import file"));
+    }
     let Query(dry_run) = query.map_err(AdminError::query)?;
     let text = std::str::from_utf8(&body).map_err(|_| AdminError::invalid("", "the body must be UTF-8"))?;
     let document = import::parse(text, &|_| None).map_err(AdminError::Invalid)?;
@@ -100,9 +102,8 @@ pub(super) async fn settings(_: Viewer, State(admin): State<Admin>) -> Json<Valu
 pub(super) async fn put_settings(
     by: Administrator,
     State(admin): State<Admin>,
-    row: Row,
+    Body(settings): Body<Value>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(settings) = row.map_err(AdminError::json)?;
     let settings: BTreeMap<String, Value> = import::parse_settings(&settings).map_err(AdminError::Invalid)?;
     admin.catalog.set_settings(settings, Author(&by.name)).await?;
     Ok(Json(admin.catalog.snapshot().settings.to_json()))

@@ -1,7 +1,7 @@
 //! What the admin API answers when it can't do what it was asked, and what the console is told then.
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use forebay_app::port::PortError;
@@ -29,6 +29,9 @@ pub enum AdminError {
     /// The path exists, but not with this method.
     #[error("this path has no such method")]
     MethodNotAllowed,
+    /// The body is larger than this, in bytes.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
     /// It contradicts what is there.
     #[error("{0}")]
     Conflict(String),
@@ -58,16 +61,8 @@ impl AdminError {
         Self::unreadable(text)
     }
 
-    /// A body that can't be read.
-    pub(super) fn json(rejection: JsonRejection) -> Self {
-        let text = rejection.body_text();
-        let text =
-            text.strip_prefix("Failed to deserialize the JSON body into the target type: ").unwrap_or(&text);
-        Self::unreadable(text)
-    }
-
     /// serde names the field as `field: why`, or between back quotes.
-    fn unreadable(text: &str) -> Self {
+    pub(super) fn unreadable(text: &str) -> Self {
         let before = text.split_once(": ").filter(|(field, _)| is_name(field));
         let quoted = || text.split('`').nth(1).filter(|field| is_name(field)).map(|field| (field, text));
         match before.or_else(quoted) {
@@ -85,22 +80,15 @@ impl AdminError {
         }
     }
 
-    /// Reads a body that may be left out.
-    pub(super) fn optional_body<T: Default + serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Self> {
-        if body.trim_ascii().is_empty() {
-            return Ok(T::default());
-        }
-        serde_json::from_slice(body).map_err(|error| Self::invalid("", format!("the body: {error}")))
-    }
-
     const fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_request"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
             Self::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         }
     }
@@ -159,7 +147,7 @@ impl From<AdminError> for PortError {
             }
             AdminError::Invalid(_) | AdminError::Conflict(_) => Self::conflict(error.to_string()),
             AdminError::NotFound(what) => Self::not_found(what),
-            AdminError::MethodNotAllowed | AdminError::Unavailable(_) => {
+            AdminError::MethodNotAllowed | AdminError::TooLarge(_) | AdminError::Unavailable(_) => {
                 tracing::error!(%error, "the console's port failed");
                 Self::unavailable(error.to_string())
             }

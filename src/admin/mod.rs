@@ -4,6 +4,7 @@
 
 mod accounts;
 mod actions;
+mod body;
 mod breakers;
 mod callers;
 mod configuration;

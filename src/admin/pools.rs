@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
+use super::body::Body;
 use super::breakers::cause_text;
 use super::error::AdminError;
 use super::operator::Viewer;
@@ -62,9 +63,8 @@ pub(super) async fn probe(
     _: Viewer,
     State(admin): State<Admin>,
     Path(key): Path<String>,
-    body: Result<Json<Probe>, axum::extract::rejection::JsonRejection>,
+    Body(probe): Body<Probe>,
 ) -> Result<Json<Value>, AdminError> {
-    let Json(probe) = body.map_err(AdminError::json)?;
     let n = probe.n.unwrap_or(1_000);
     let input = probe.request.get("input").unwrap_or(&probe.request);
     let needs = Needs {

@@ -94,6 +94,7 @@ impl Admin {
         let time = |field: &str, text: &Option<String>| {
             text.as_deref().map(|text| parse(field, text, &self.time_zone)).transpose()
         };
+        let (from, to) = (time("from", &query.from)?, time("to", &query.to)?);
         let caller_id = match &query.caller {
             None => None,
             Some(name) => match self.catalog.caller_id(name) {
@@ -109,8 +110,8 @@ impl Admin {
             model: query.model.clone(),
             caller_id,
             error_class: query.error_class.clone(),
-            from: time("from", &query.from)?,
-            to: time("to", &query.to)?,
+            from,
+            to,
             q: query.q.clone(),
         }))
     }

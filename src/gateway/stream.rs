@@ -253,7 +253,8 @@ impl Pump {
             &stream_id(Operation::Responses, &running.task_id),
             &running.asked.alias,
         );
-        if let Some(Value::Object(response)) = event.get("response") {
+        if let Some(Value::Object(response)) = event.get_mut("response") {
+            response.insert("created_at".into(), (running.created_at / 1_000).into());
             self.response = Some(response.clone());
         }
         Bytes::from(response_event(&event))

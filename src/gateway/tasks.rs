@@ -45,11 +45,12 @@ pub(super) async fn show<U: ModelUpstream>(
 /// The caller's tasks, newest first.
 pub(super) async fn list<U: ModelUpstream>(
     State(gateway): State<Gateway<U>>,
-    Query(query): Query<BTreeMap<String, String>>,
+    Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Response {
     let found = async {
         let (caller, _) = gateway.caller(&headers)?;
+        let query = once_each(pairs)?;
         let (filter, limit) = read_query(&query, &caller.id)?;
         let cursor = query.get("cursor").map(String::as_str);
         let page = gateway.ledger.list(&filter, cursor, limit).await.map_err(|error| match error {
@@ -63,6 +64,18 @@ pub(super) async fn list<U: ModelUpstream>(
         Ok(page) => Json(page).into_response(),
         Err(error) => error.response(Dialect::Forebay),
     }
+}
+
+/// A filter that is given twice is a mistake, and not the last of the two.
+fn once_each(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, ApiError> {
+    let mut query = BTreeMap::new();
+    for (name, value) in pairs {
+        if query.contains_key(&name) {
+            return Err(ApiError::invalid(&name, "is given twice"));
+        }
+        query.insert(name, value);
+    }
+    Ok(query)
 }
 
 fn read_query(query: &BTreeMap<String, String>, caller_id: &str) -> Result<(TaskFilter, u32), ApiError> {

@@ -401,7 +401,34 @@ async fn responses(
                     json!({"id": "resp_sim", "object": "response", "status": "failed", "error": error});
                 vec![created, named("response.failed", json!({"response": failed}))]
             }
-            _ => vec![created, say("Hello"), say(" from "), say(model), say("."), completed()],
+            _ => {
+                let output = &whole("completed")["output"];
+                let item = |kind: &str, mut item: Value| {
+                    if kind == "response.output_item.added" {
+                        item["content"] = json!([]);
+                    }
+                    named(kind, json!({"output_index": 0, "item": item}))
+                };
+                let part = |kind: &str, text: &str| {
+                    let part = json!({"type": "output_text", "text": text, "annotations": []});
+                    named(kind, json!({"item_id": "msg_sim", "output_index": 0, "content_index": 0, "part": part}))
+                };
+                let text = format!("Hello from {model}.");
+                let said = json!({"item_id": "msg_sim", "output_index": 0, "content_index": 0, "text": text, "logprobs": []});
+                vec![
+                    created,
+                    item("response.output_item.added", output[0].clone()),
+                    part("response.content_part.added", ""),
+                    say("Hello"),
+                    say(" from "),
+                    say(model),
+                    say("."),
+                    named("response.output_text.done", said),
+                    part("response.content_part.done", &text),
+                    item("response.output_item.done", output[0].clone()),
+                    completed(),
+                ]
+            }
         };
         in_parts(parts, visit, "text/event-stream")
     };

@@ -43,6 +43,9 @@ impl Store {
         cursor: Option<&str>,
         limit: i64,
     ) -> Result<Vec<AuditEntry>, StoreError> {
+        if cursor.is_some_and(|cursor| uuid::Uuid::parse_str(cursor).is_err()) {
+            return Err(StoreError::Cursor);
+        }
         let rows = sqlx::query(
             "SELECT id, at, actor, action, object, before, after FROM audit_log
              WHERE $1 IS NULL OR id < $1 ORDER BY id DESC LIMIT $2",

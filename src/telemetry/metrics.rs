@@ -323,7 +323,10 @@ struct Scrape {
 /// nothing that came through a proxy.
 pub fn metrics_routes(metrics: Arc<Metrics>, scraped: Scraped, token: Option<&str>) -> Router {
     let scrape = Scrape { metrics, scraped, token: token.map(Arc::from) };
-    Router::new().route("/metrics", get(show)).with_state(scrape)
+    Router::new()
+        .route("/metrics", get(show))
+        .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "metrics can only be read\n"))
+        .with_state(scrape)
 }
 
 async fn show(

@@ -112,7 +112,7 @@ impl Fields<'_> {
 pub(super) fn text(body: &mut Map<String, Value>, name: &str) -> Result<Option<String>, ApiError> {
     match body.shift_remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if !text.is_empty() && text.len() <= 512 => Ok(Some(text)),
+        Some(Value::String(text)) if (1..=512).contains(&text.chars().count()) => Ok(Some(text)),
         Some(_) => Err(ApiError::invalid(name, "must be a text of 1 to 512 characters")),
     }
 }

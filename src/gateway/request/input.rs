@@ -68,10 +68,8 @@ pub(super) fn check(
 fn chat(fields: Fields<'_>, max_output: Option<u64>) -> Result<Checked, ApiError> {
     check_messages(fields)?;
     let answers = fields.whole("n", 1..=128)?.unwrap_or(1);
-    let asked = match fields.whole("max_completion_tokens", 1..=10_000_000)? {
-        Some(tokens) => Some(tokens),
-        None => fields.whole("max_tokens", 1..=10_000_000)?,
-    };
+    let older = fields.whole("max_tokens", 1..=10_000_000)?;
+    let asked = fields.whole("max_completion_tokens", 1..=10_000_000)?.or(older);
     let needs = Needs {
         tools: fields.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()),
         structured: fields.get("response_format").is_some_and(|format| format["type"] == "json_schema"),
@@ -157,7 +155,7 @@ fn speech(fields: Fields<'_>) -> Result<Checked, ApiError> {
     };
     fields.word("response_format", &SPEECH_FORMATS)?;
     fields.number("speed", 0.25..=4.0)?;
-    if fields.get("stream_format").is_some_and(|format| format == "sse") {
+    if fields.word("stream_format", &["audio", "sse"])? == Some("sse") {
         return Err(ApiError::unsupported("stream_format"));
     }
     let characters = text.chars().count() as u64;

@@ -359,7 +359,7 @@ fn deadline(value: Option<Value>) -> Result<Option<Duration>, ApiError> {
 
 fn metadata(value: Option<Value>) -> Result<Option<String>, ApiError> {
     let wrong =
-        || ApiError::invalid("metadata", "must be an object of at most 16 texts of at most 512 characters");
+        || ApiError::invalid("metadata", "must be an object of at most 16 texts of at most 512 characters, with names of at most 64");
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(map)) if map.len() <= 16 && map.iter().all(is_short_text) => {
@@ -370,7 +370,7 @@ fn metadata(value: Option<Value>) -> Result<Option<String>, ApiError> {
 }
 
 fn is_short_text((name, value): (&String, &Value)) -> bool {
-    name.len() <= 64 && value.as_str().is_some_and(|text| text.len() <= 512)
+    name.chars().count() <= 64 && value.as_str().is_some_and(|text| text.chars().count() <= 512)
 }
 
 /// The caller whose token is in the headers.

@@ -117,6 +117,32 @@ async fn every_wrong_field_is_named_and_nothing_is_changed() {
 }
 
 #[tokio::test]
+async fn a_list_is_no_object_and_what_is_too_large_is_413() {
+    let app = TestApp::start().await;
+    let token = operator(&app, "root", "admin").await;
+    for (method, path, body) in [
+        ("POST", "/callers/demo-team/credits", json!(["1", null])),
+        ("POST", "/pools/main_text/mock-generate-probe", json!([null, null])),
+        ("POST", "/breakers/a/force-open", json!([60])),
+        ("PUT", "/models/a/accounts/acc-a", json!([3])),
+        ("POST", "/callers/demo-team/tokens", json!([null])),
+        ("PUT", "/pools/main_text", json!([])),
+        ("PUT", "/settings", json!([])),
+        ("PUT", "/config", json!(null)),
+    ] {
+        let answer = call(&app, &token, method, path, body).await;
+        assert_eq!(answer.outcome(), (400, "invalid_request"), "{method} {path}: {}", answer.body);
+    }
+    let large = json!({"name": "x".repeat(17 << 20)});
+    let answer = call(&app, &token, "PUT", "/pools/main_text", large).await;
+    assert_eq!(answer.outcome(), (413, "payload_too_large"));
+    for path in ["/audit?cursor=abc", "/tasks?caller=nobody&from=garbage"] {
+        let answer = call(&app, &token, "GET", path, Value::Null).await;
+        assert_eq!(answer.outcome(), (400, "invalid_request"), "{path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_exist_is_404_and_what_is_in_use_409() {
     let app = TestApp::start().await;
     let admin = operator(&app, "root", "admin").await;

@@ -228,6 +228,23 @@ async fn o6_stopping_lets_streams_finish_and_takes_no_new_work() {
 }
 
 #[tokio::test]
+async fn a_callers_own_deadline_opens_no_breaker() {
+    let app = TestApp::start().await;
+    for (behaviour, stream) in [("slow-300", false), ("slow-300", true), ("ok", false)] {
+        app.set("a", behaviour);
+        for _ in 0..8 {
+            let deadline = if behaviour == "ok" { 1 } else { 100 };
+            let body = chat(&json!({"deadline_ms": deadline, "stream": stream}));
+            let answer = Answer::of(app.post("/api/generate").body(body.to_string())).await;
+            assert!(behaviour == "ok" || answer.status == 504, "{}", answer.body);
+        }
+        assert_eq!(app.breaker("a").consecutive_failures, 0, "{behaviour}");
+    }
+    app.set("a", "ok");
+    assert_eq!(app.generate().await.body["output"]["choices"][0]["message"]["content"], "Hello from a.");
+}
+
+#[tokio::test]
 async fn o6_what_outlasts_the_drain_time_is_told_so_and_is_on_record() {
     let mut app = TestApp::with(Plan { settings: json!({"drain_seconds": 0}), ..Plan::default() }).await;
     app.set("a", "hang");

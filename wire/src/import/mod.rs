@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use forebay_engine::Priority;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use fields::{Cell, Field, Kind, PRICE_UNITS, Section};
 pub use values::{decimal, mask, micros};
@@ -198,10 +198,12 @@ pub fn parse_settings(settings: &Value) -> Result<BTreeMap<String, Value>, Vec<P
 
 fn document(file: &Value, mut problems: Vec<Problem>) -> Result<Document, Vec<Problem>> {
     let mut document = Document::default();
-    let empty = Map::new();
     let file = match file {
         Value::Object(file) => file,
-        Value::Null => &empty,
+        Value::Null => {
+            problems.push(Problem::new("", "", "the file is empty"));
+            return Err(problems);
+        }
         _ => {
             problems.push(Problem::new("", "", "the file must be a map of providers, accounts, pools, …"));
             return Err(problems);
