@@ -131,6 +131,11 @@ include-operation-id = "showResult"
 checks = {{positive_data_acceptance = {{enabled = false}}}}
 
 [[operations]]
+# That a time lies ahead no schema can say.
+include-operation-id = "adminCreateToken"
+checks = {{positive_data_acceptance = {{enabled = false}}}}
+
+[[operations]]
 # An account that is bound to no model can't be tried.
 include-operation-id = "adminTestAccount"
 checks = {{positive_data_acceptance = {{enabled = false}}}}
@@ -225,7 +230,11 @@ def kind_of_request(document, capability, operation, input):
     fields["thinking"] = {"enum": [False, None]}
     if capability != "text":
         fields["stream"] = {"enum": [False, None]}
-    schema["required"] = ["model_group", "input", *(["operation"] if operation == "edit" else [])]
+    schema["required"] = ["input", *(["operation"] if operation == "edit" else [])]
+    # Without a name the default pool of the capability serves, and text is what nobody has to ask for.
+    if capability != "text":
+        asked = {"required": ["capability"], "properties": {"capability": {"const": capability}}}
+        schema["anyOf"] = [{"required": ["model_group"]}, asked]
     return schema
 
 

@@ -122,9 +122,9 @@ impl Ask {
 
 /// A map as JSON without its braces.
 pub fn fields(input: &Map<String, Value>) -> Bytes {
-    let json = serde_json::to_string(input).unwrap_or_default();
-    let inner = json.strip_prefix('{').and_then(|json| json.strip_suffix('}')).unwrap_or_default();
-    Bytes::copy_from_slice(inner.as_bytes())
+    let json = Bytes::from(serde_json::to_vec(input).unwrap_or_default());
+    let inner = 1..json.len().saturating_sub(1);
+    if inner.is_empty() { Bytes::new() } else { json.slice(inner) }
 }
 
 /// A file of a request: an image to edit, a recording to transcribe.

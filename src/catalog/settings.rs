@@ -29,6 +29,8 @@ pub struct Settings {
     pub postprocess_waits: Vec<Duration>,
     /// How long what is kept.
     pub retention: Retention,
+    /// Who is told of what: `alerts`, `daily_report`. Kept for the parts that will send them.
+    pub webhooks: BTreeMap<String, String>,
     /// What an old caller's `task_type` means: capability and operation.
     pub task_types: BTreeMap<String, Value>,
 }
@@ -64,6 +66,7 @@ impl Default for Settings {
             drain_delay: Duration::ZERO,
             postprocess_waits: [2, 5, 15, 60, 300].map(Duration::from_secs).into(),
             retention: Retention::default(),
+            webhooks: BTreeMap::new(),
             task_types: BTreeMap::new(),
         }
     }
@@ -127,6 +130,11 @@ impl Settings {
             ["body_limit"] => self.body_limit = number as usize,
             ["drain_seconds"] => self.drain = seconds,
             ["drain_delay_seconds"] => self.drain_delay = seconds,
+            ["webhooks", what] => {
+                if let Some(url) = value.as_str() {
+                    self.webhooks.insert((*what).to_owned(), url.to_owned());
+                }
+            }
             ["retention", "tasks_days"] => self.retention.tasks_days = small,
             ["retention", "events_days"] => self.retention.events_days = small,
             ["retention", "results_days"] => self.retention.results_days = small,
@@ -173,6 +181,10 @@ impl Settings {
             "body_limit": self.body_limit,
             "drain_seconds": self.drain.as_secs(),
             "drain_delay_seconds": self.drain_delay.as_secs(),
+            "webhooks": {
+                "alerts": self.webhooks.get("alerts"),
+                "daily_report": self.webhooks.get("daily_report"),
+            },
             "retention": {
                 "tasks_days": self.retention.tasks_days,
                 "events_days": self.retention.events_days,

@@ -58,7 +58,8 @@ impl<U: ModelUpstream> Gateway<U> {
         let keep_on = running.asked.idempotency.is_some();
         let (left, cancel) = oneshot::channel::<()>();
         let cut = self.work.has_been_cut();
-        let run = tokio::spawn(async move {
+        // Boxed where it is made: it is large, and would be copied several times on its way.
+        let run = tokio::spawn(Box::pin(async move {
             let left = async {
                 // Resolves when the other half is dropped: the caller has left.
                 let _ = cancel.await;
@@ -73,7 +74,7 @@ impl<U: ModelUpstream> Gateway<U> {
                 }
             };
             running.whole(job, cancel).await
-        });
+        }));
         let finished = run.await.unwrap_or_else(|_| Err(Arc::new(ApiError::internal().of_task(&task_id))));
         drop(left);
         finished
@@ -84,7 +85,7 @@ impl<U: ModelUpstream> Gateway<U> {
         let (running, job) = self.begin(begin);
         let task_id = running.task_id.clone();
         let (started, start) = oneshot::channel();
-        let run = tokio::spawn(running.streamed(job, started));
+        let run = tokio::spawn(Box::pin(running.streamed(job, started)));
         match start.await {
             Ok(start) => start,
             Err(_) => {

@@ -33,6 +33,9 @@ pub struct Metrics {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     members: RwLock<Members>,
+    /// Credits by pool, and cost by model: a counter is looked up once and then kept.
+    credits: Kept,
+    cost: Kept,
     tasks: [[Counter; 5]; Capability::ALL.len()],
     dead_letters: Counter,
     ledger_commit: Histogram,
@@ -91,6 +94,8 @@ impl Metrics {
             dead_letters: counter(&recorder, "dead_letters", &[]),
             handle: recorder.handle(),
             members: RwLock::default(),
+            credits: Kept::default(),
+            cost: Kept::default(),
             tasks,
             ledger_commit: histogram(&recorder, "ledger_commit_seconds", &[]),
             ledger_queue: gauge(&recorder, "ledger_queue", &[]),
@@ -118,13 +123,15 @@ impl Metrics {
 
     /// A caller paid.
     pub fn charged(&self, pool: Option<&GroupKey>, credits: Micros) {
-        let labels = [("pool", pool.map_or(NO_POOL, GroupKey::as_str))];
-        counter(&self.recorder, "credits_charged_total", &labels).increment(positive(credits));
+        let pool = pool.map_or(NO_POOL, GroupKey::as_str);
+        let counter = || counter(&self.recorder, "credits_charged_total", &[("pool", pool)]);
+        self.credits.of(pool, counter).increment(positive(credits));
     }
 
     /// An attempt cost something.
     pub fn paid(&self, model: &str, cost: Micros) {
-        counter(&self.recorder, "platform_cost_total", &[("model", model)]).increment(positive(cost));
+        let counter = || counter(&self.recorder, "platform_cost_total", &[("model", model)]);
+        self.cost.of(model, counter).increment(positive(cost));
     }
 
     /// An attempt ended.
@@ -217,6 +224,23 @@ impl Metrics {
             first_content: histogram(&self.recorder, "model_first_content_seconds", &labels),
         });
         self.members.write().unwrap_or_else(PoisonError::into_inner).insert(name, made.clone());
+        made
+    }
+}
+
+/// Counters by the value of their one label.
+#[derive(Default)]
+struct Kept(RwLock<HashMap<Arc<str>, Counter>>);
+
+impl Kept {
+    fn of(&self, label: &str, make: impl FnOnce() -> Counter) -> Counter {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counter) = known.get(label) {
+            return counter.clone();
+        }
+        drop(known);
+        let made = make();
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(label.into(), made.clone());
         made
     }
 }
