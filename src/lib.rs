@@ -302,7 +302,7 @@ pub fn url_guard() -> UrlGuard {
 fn lock_folder(settings: &Settings) -> Result<File, StartError> {
     let path = settings.data_dir.join("lock");
     let failed = |source| StartError::DataDir { path: path.clone(), source };
-    std::fs::create_dir_all(&settings.data_dir).map_err(failed)?;
+    store::make_private_folder(&settings.data_dir).map_err(failed)?;
     let file = File::create(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

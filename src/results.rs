@@ -147,7 +147,9 @@ impl Results {
     pub fn routes(&self) -> Router {
         Router::new()
             .route("/results/{name}", get(serve))
-            .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "a result can only be read\n"))
+            .method_not_allowed_fallback(async || {
+                (StatusCode::METHOD_NOT_ALLOWED, "a result can only be read\n")
+            })
             .with_state(self.clone())
     }
 
@@ -216,6 +218,7 @@ fn extension(content_type: &str) -> &'static str {
         "image/jpeg" | "image/jpg" => "jpg",
         "image/webp" => "webp",
         "image/gif" => "gif",
+        "image/avif" => "avif",
         "audio/mpeg" | "audio/mp3" => "mp3",
         "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
         "audio/ogg" | "audio/opus" => "ogg",

@@ -17,7 +17,7 @@ use super::body::Body;
 use super::error::AdminError;
 use super::operator::{Administrator, Viewer};
 use super::times::rfc3339;
-use crate::catalog::{Author, Difference};
+use crate::catalog::Author;
 
 impl Admin {
     async fn put_json(
@@ -31,7 +31,8 @@ impl Admin {
         let snapshot = self.catalog.snapshot();
         let row = snapshot.rows.find(section, name);
         let shown = row.map(|row| crate::catalog::export_row(section, row, &snapshot.rows));
-        Ok(Json(json!({ (section.one()): shown, "changes": difference.changes })))
+        let warnings = self.catalog.warnings(&difference).await;
+        Ok(Json(json!({ (section.one()): shown, "changes": difference.changes, "warnings": warnings })))
     }
 
     async fn delete_row(&self, by: &str, section: Section, name: &str) -> Result<Json<Value>, AdminError> {
@@ -42,9 +43,12 @@ impl Admin {
 
 /// The PUT and DELETE of the rows of a section.
 pub(super) fn rows(section: Section) -> MethodRouter<Admin> {
-    put(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>, Body(row): Body<Value>| async move {
-        admin.put_json(&by.name, section, &name, &row).await
-    })
+    put(
+        move |by: Administrator,
+              State(admin): State<Admin>,
+              Path(name): Path<String>,
+              Body(row): Body<Value>| async move { admin.put_json(&by.name, section, &name, &row).await },
+    )
     .delete(move |by: Administrator, State(admin): State<Admin>, Path(name): Path<String>| async move {
         admin.delete_row(&by.name, section, &name).await
     })
@@ -89,8 +93,9 @@ pub(super) async fn import(
     let Query(dry_run) = query.map_err(AdminError::query)?;
     let text = std::str::from_utf8(&body).map_err(|_| AdminError::invalid("", "the body must be UTF-8"))?;
     let document = import::parse(text, &|_| None).map_err(AdminError::Invalid)?;
-    let Difference { changes } = admin.catalog.import(&document, Author(&by.name), dry_run.is_on()).await?;
-    Ok(Json(json!({ "dry_run": dry_run.is_on(), "changes": changes })))
+    let difference = admin.catalog.import(&document, Author(&by.name), dry_run.is_on()).await?;
+    let warnings = admin.catalog.warnings(&difference).await;
+    Ok(Json(json!({ "dry_run": dry_run.is_on(), "changes": difference.changes, "warnings": warnings })))
 }
 
 /// GET /settings

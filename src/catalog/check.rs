@@ -70,6 +70,15 @@ fn references(configuration: &Configuration, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(named(Section::Callers, caller), "pools", remedy));
         }
     }
+    for pool in &configuration.pools {
+        let named = pool.optional_text("deep_thinking_model").filter(|name| !name.is_empty());
+        if let Some(name) = named
+            && configuration.find(Section::Models, name).is_none()
+        {
+            let remedy = format!("there is no model {name}; create it first, or put it in the same file");
+            problems.push(Problem::new(self::named(Section::Pools, pool), "deep_thinking_model", remedy));
+        }
+    }
     for model in &configuration.models {
         let pool = model.group_id.as_deref().and_then(|id| pools.get(id));
         if let Some(pool) = pool

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod edit;
 mod export;
+mod hosts;
 mod records;
 mod settings;
 mod snapshot;

@@ -227,14 +227,19 @@ async fn import_file(
     let text = text.map_err(|error| Failure::Said(format!("{}: {error}", file.display())))?;
     let document = import::parse(&text, &|name| std::env::var(name).ok())
         .map_err(|problems| Failure::Catalog(CatalogError::Invalid(problems)))?;
-    let difference = open(settings).await?.catalog.import(&document, BY, dry_run).await?;
+    let catalog = open(settings).await?.catalog;
+    let difference = catalog.import(&document, BY, dry_run).await?;
+    let warnings = catalog.warnings(&difference).await;
     let printer = Printer::new(output);
-    printer.json(&json!({ "dry_run": dry_run, "changes": difference.changes }));
+    printer.json(&json!({ "dry_run": dry_run, "changes": difference.changes, "warnings": warnings }));
     for change in &difference.changes {
         printer.line(&format!("{} {}", change.action, change.object));
         if change.action == "change" {
             printer.fields(&change.before, &change.after);
         }
+    }
+    for warning in &warnings {
+        printer.line(&format!("warning: {warning}"));
     }
     printer.line(&match (difference.changes.len(), dry_run) {
         (0, _) => "nothing changes".to_owned(),
@@ -447,7 +452,8 @@ async fn rotate_keys(settings: &Settings, output: Output) -> Result<ExitCode, Fa
     printer.json(&json!({ "resealed": rotated.resealed, "left": rotated.left, "lost": rotated.lost }));
     printer.line(&format!("{} keys sealed anew, {} left as they are", rotated.resealed, rotated.left));
     for whose in &rotated.lost {
-        printer.line(&format!("WRONG {whose} does not open; put its master key back, or enter the key again"));
+        printer
+            .line(&format!("WRONG {whose} does not open; put its master key back, or enter the key again"));
     }
     Ok(if rotated.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

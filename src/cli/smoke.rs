@@ -146,9 +146,9 @@ async fn show(
     let chain: Vec<Value> = attempts
         .iter()
         .map(|attempt| {
-            let class = attempt.error_class.as_deref().unwrap_or("-");
+            let class = attempt.error_class.as_ref().map(|class| format!(" ({class})")).unwrap_or_default();
             printer.line(&format!(
-                "        {} {} {} at {} with {}: {} in {} ms ({class})",
+                "        {} {} {} at {} with {}: {} in {} ms{class}",
                 attempt.seq,
                 attempt.kind,
                 attempt.model,

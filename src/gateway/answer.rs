@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use forebay_engine::Usage;
 use forebay_engine::policy::Capability;
 use forebay_wire::chat::disguise;
+use forebay_wire::usage::read_usage;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -57,7 +58,8 @@ impl Answer {
         for ours in ["id", "object", "created", "created_at", "model"] {
             answer.shift_remove(ours);
         }
-        let usage = answer.shift_remove("usage").filter(Value::is_object).map(known_usage);
+        // Nonsense is not passed on: what we reckon with is told instead.
+        let usage = answer.shift_remove("usage").filter(|usage| read_usage(usage).is_some()).map(known_usage);
         (answer, usage)
     }
 
@@ -116,8 +118,10 @@ impl Answer {
                        "output_tokens": output, "output_tokens_details": {"reasoning_tokens": 0},
                        "total_tokens": input + output})
             }
-            Operation::Embedding | Operation::Rerank => {
-                json!({"prompt_tokens": input, "total_tokens": input})
+            Operation::Embedding => json!({"prompt_tokens": input, "total_tokens": input}),
+            Operation::Rerank => json!({"total_tokens": input}),
+            Operation::Transcription if self.usage.audio_millis > 0 => {
+                json!({"type": "duration", "seconds": self.usage.audio_millis as f64 / 1_000.0})
             }
             _ => return None,
         })

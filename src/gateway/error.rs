@@ -53,6 +53,13 @@ impl ApiError {
         Self { param: Some(feature.to_owned()), ..error }
     }
 
+    /// A field of the contract that nobody serves yet.
+    pub(crate) fn not_served(field: &str) -> Self {
+        let message = format!("{field}: is not served by this version; leave it out");
+        let error = Self::new(StatusCode::BAD_REQUEST, "unsupported", message);
+        Self { param: Some(field.to_owned()), ..error }
+    }
+
     pub(crate) fn not_found(what: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", what)
     }
@@ -109,8 +116,9 @@ impl ApiError {
 
     /// What was made could not be fetched or written down.
     pub(crate) fn result_lost() -> Self {
-        let message = "the result was made but could not be kept; nothing is charged";
-        Self::new(StatusCode::BAD_GATEWAY, "upstream_failed", message)
+        let message = "the result was made but could not be fetched; nothing is charged, and sending the \
+                       request again would make it again";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", message)
     }
 
     /// A stream that died after its first content.
@@ -151,6 +159,11 @@ impl ApiError {
                 "invalid_request",
                 "the request is too large for the model; shorten it",
             ),
+            // Nobody upstream was asked: the words are ours.
+            Stop::CallerAtFault(failure) if failure.http_status.is_none() => {
+                let param = failure.param.as_deref().unwrap_or("input");
+                Self::invalid(param, &failure.message)
+            }
             Stop::CallerAtFault(failure) => {
                 let message = match &failure.param {
                     Some(param) => format!("{param}: the model does not accept this value"),
@@ -166,7 +179,7 @@ impl ApiError {
             Stop::Cancelled => Self::cancelled(),
             Stop::Refused(Refused::InsufficientCredits) => {
                 let message = "the caller's credits do not cover this request's worst case; \
-                               lower max_tokens or ask the operators for credits";
+                               ask for less (max_tokens, n) or ask the operators for credits";
                 Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_credits", message)
             }
             Stop::Refused(Refused::DuplicateKey { .. }) => Self::new(

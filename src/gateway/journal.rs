@@ -40,10 +40,13 @@ impl TaskJournal {
     pub(super) fn record(&self, ended: AttemptEnded) -> AttemptEnd {
         let snapshot = self.catalog.snapshot();
         let prices = snapshot.models.get(&ended.model).map(|model| &model.prices);
-        let never_left = ended.failure.as_ref().is_some_and(|failure| failure.class == Class::NotSent);
+        // A refusal that says why did no work; what answered badly, or nobody knows how, may have.
+        let refused = ended.failure.as_ref().is_some_and(|failure| {
+            !ended.outcome_unknown && !matches!(failure.class, Class::Unknown | Class::BadAnswer)
+        });
         let cost = match &ended.usage {
             Some(usage) => prices.map(|prices| prices.charge(usage)),
-            None => never_left.then_some(Micros::ZERO),
+            None => refused.then_some(Micros::ZERO),
         };
         if let Some(cost) = cost {
             self.metrics.paid(&ended.name, cost);

@@ -40,7 +40,7 @@ impl<U: ModelUpstream> Running<U> {
                 let bytes = STANDARD
                     .decode(inside)
                     .map_err(|_| Failure::new(Class::Unknown, "an image whose base64 is broken"))?;
-                let mark = self.keep(image_type(&bytes), &bytes).await?;
+                let mark = self.keep(&bytes).await?;
                 item.insert("b64_json".into(), mark.into());
             } else if let Some(url) = item.get("url").and_then(Value::as_str).filter(|_| rehosts) {
                 let mark = self.fetch_and_keep(attempt, url).await?;
@@ -58,16 +58,17 @@ impl<U: ModelUpstream> Running<U> {
         let mut waits = waits.into_iter();
         loop {
             let kept = match self.gateway.upstream.fetch(&attempt.model, url, IMAGE_CAP).await {
-                Ok(fetched) => {
-                    let kind = fetched.content_type.filter(|kind| kind.starts_with("image/"));
-                    self.keep(kind.as_deref().unwrap_or(image_type(&fetched.bytes)), &fetched.bytes).await
-                }
+                Ok(fetched) => self.keep(&fetched.bytes).await,
                 Err(failure) => Err(failure),
             };
             let failure = match kept {
                 Ok(mark) => return Ok(mark),
                 Err(failure) => failure,
             };
+            // What is refused for good is not waited for.
+            if matches!(failure.class, Class::BadAnswer | Class::Misconfigured) {
+                return Err(failure);
+            }
             let next = waits.next().map(|wait| clock.now() + wait).filter(|at| *at < until);
             let Some(next) = next else { return Err(failure) };
             tracing::warn!(task = %self.task_id, %failure, "a result could not be fetched; trying again");
@@ -75,7 +76,10 @@ impl<U: ModelUpstream> Running<U> {
         }
     }
 
-    async fn keep(&self, content_type: &str, bytes: &[u8]) -> Result<String, Failure> {
+    /// Keeps what is an image by its first bytes, whatever it was said to be.
+    async fn keep(&self, bytes: &[u8]) -> Result<String, Failure> {
+        let content_type =
+            image_type(bytes).ok_or_else(|| Failure::new(Class::BadAnswer, "what was made is no image"))?;
         let kept = self.gateway.results.put(content_type, bytes).await;
         kept.map(|kept| kept.mark)
             .map_err(|error| Failure::new(Class::Unknown, format!("could not be written: {error}")))
@@ -83,12 +87,13 @@ impl<U: ModelUpstream> Running<U> {
 }
 
 /// What an image is, by its first bytes.
-fn image_type(bytes: &[u8]) -> &'static str {
-    match bytes {
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    Some(match bytes {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
-        [0xff, 0xd8, ..] => "image/jpeg",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
         [b'G', b'I', b'F', b'8', ..] => "image/gif",
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-        _ => "application/octet-stream",
-    }
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f', ..] => "image/avif",
+        _ => return None,
+    })
 }

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use forebay_engine::attempt::AttemptEnded;
+use forebay_engine::attempt::{AttemptEnded, AttemptStatus};
 use forebay_engine::live::LiveStream;
 use forebay_engine::task::{Job, Served, Stop, Unserved};
-use forebay_engine::{Class, Engine, GroupKey, Needs, Usage};
+use forebay_engine::{Class, Engine, Failure, GroupKey, Needs, Usage};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, FALLBACK_TEMPLATE, Finished};
-use super::error::{ApiError, CANCELLED, DUPLICATE_KEY};
+use super::error::{ApiError, CANCELLED, DUPLICATE_KEY, Dialect};
 use super::journal::TaskJournal;
 use super::keys::KeyGuard;
 use super::request::Asked;
@@ -242,14 +242,26 @@ impl<U: ModelUpstream> Running<U> {
     async fn succeeded(&self, answer: Map<String, Value>, attempt: AttemptEnded) -> Finished {
         let (mut output, reported_usage) = Answer::split(answer);
         if let Err(failure) = self.keep_images(&mut output, &attempt).await {
-            let error = ApiError::result_lost().of_task(&self.task_id);
-            tracing::error!(task = %self.task_id, %failure, "a result could not be kept");
-            self.end_badly(TaskStatus::Failed, &error, Some(attempt)).await;
-            return Err(Arc::new(error));
+            return Err(Arc::new(self.result_lost(attempt, failure.message).await));
         }
         let answer = self.answer(output, reported_usage, &attempt);
         self.end_well(&answer, attempt).await;
         Ok(answer)
+    }
+
+    /// What was made, and will be billed, can't be delivered: asking again would make it again.
+    pub(super) async fn result_lost(&self, attempt: AttemptEnded, why: String) -> ApiError {
+        tracing::error!(task = %self.task_id, why, "a result could not be kept");
+        let failure = Failure::new(Class::Unknown, format!("made, but it could not be kept: {why}"));
+        let attempt = AttemptEnded {
+            status: AttemptStatus::OutcomeUnknown,
+            outcome_unknown: true,
+            failure: Some(failure),
+            ..attempt
+        };
+        let error = ApiError::result_lost().of_task(&self.task_id);
+        self.end_badly(TaskStatus::OutcomeUnknown, &error, Some(attempt)).await;
+        error
     }
 
     /// What a served task answers.
@@ -366,7 +378,7 @@ impl<U: ModelUpstream> Running<U> {
             },
             _ => ApiError::of(&stop),
         };
-        let error = error.of_task(&self.task_id);
+        let error = self.in_the_callers_words(error).of_task(&self.task_id);
         let status = match stop {
             Stop::Cancelled if error.code == "outcome_unknown" => TaskStatus::OutcomeUnknown,
             Stop::OutcomeUnknown => TaskStatus::OutcomeUnknown,
@@ -391,6 +403,18 @@ impl<U: ModelUpstream> Running<U> {
             tracing::warn!(task = %self.task_id, pool = %self.asked.asked, why = %why.join("; "), "no available model");
         }
         Err(Arc::new(error))
+    }
+
+    /// A file's field is called as the caller called it.
+    fn in_the_callers_words(&self, error: ApiError) -> ApiError {
+        let name = match (self.asked.dialect, error.param.as_deref()) {
+            (Dialect::Forebay, Some("file")) => "input.audio",
+            (Dialect::Forebay, Some("image" | "image[]")) => "input.image",
+            (Dialect::Forebay, Some("mask")) => "input.mask",
+            _ => return error,
+        };
+        let rest = error.message.split_once(": ").map_or("", |(_, rest)| rest);
+        ApiError { message: format!("{name}: {rest}"), param: Some(name.into()), ..error }
     }
 
     /// What the pool says in place of an answer, where every answer was a bad one.

@@ -67,10 +67,7 @@ impl<U: ModelUpstream> Running<U> {
                 Ok(answer)
             }
             (StreamEnd::Complete, Err(error)) => {
-                tracing::error!(task = %self.task_id, %error, "a result could not be kept");
-                let error = ApiError::result_lost().of_task(&self.task_id);
-                self.end_badly(TaskStatus::Failed, &error, Some(attempt)).await;
-                Err(Arc::new(error))
+                Err(Arc::new(self.result_lost(attempt, error.to_string()).await))
             }
             (StreamEnd::Died(_), _) => {
                 let error = ApiError::stream_died().of_task(&self.task_id);

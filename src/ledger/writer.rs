@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry::{AttemptBegin, AttemptEnd, Refused, TaskBegin, TaskEnd, TaskStatus};
 use super::rows::{self, AttemptEndRow, AttemptRow, BeginRow, IdRow, RefusedRow, RequestsRow};
 use super::{Command, Commit, Ledger, Options, Shared};
-use crate::store::Store;
 use crate::store::batch::{self, Batch, BatchRows};
 use crate::store::tasks::KEY_KEPT_MS;
+use crate::store::{Store, StoreError};
 
 /// How often a batch is run again because another transaction was in its way.
 const RERUNS: u32 = 5;
@@ -151,7 +151,12 @@ impl Writer {
         }
         let rows = self.rows(&work);
         let begun = Instant::now();
-        let result = self.run_batch(&rows).await;
+        let result = if work.is_empty() {
+            // The database is down, and an empty batch would write nothing: a heartbeat is a write.
+            self.probe().await
+        } else {
+            self.run_batch(&rows).await
+        };
         if let (Ok(_), Some(on_commit)) = (&result, &self.options.on_commit) {
             on_commit(Commit { took: begun.elapsed(), commands: work.len() });
         }
@@ -205,6 +210,12 @@ impl Writer {
             begins: rows::array(begins),
             ..rows::ends_only(work.ends.iter().map(|end| &*end.end))
         }
+    }
+
+    /// Whether the database takes a write.
+    fn probe(&self) -> impl Future<Output = Result<Vec<(String, i64)>, sqlx::Error>> + Send + use<> {
+        let (store, node, within) = (self.store.clone(), self.node.clone(), self.options.commit_within);
+        async move { probe(&store, &node, within).await }
     }
 
     /// Runs the batch until it is committed or its time is over; a lost connection is made anew once.
@@ -357,6 +368,15 @@ impl Writer {
         for done in flushes {
             let _ = done.send(());
         }
+    }
+}
+
+/// Whether the database takes a write within that time.
+async fn probe(store: &Store, node: &str, within: Duration) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    match tokio::time::timeout(within, store.heartbeat(node, env!("CARGO_PKG_VERSION"))).await {
+        Ok(Ok(())) => Ok(Vec::new()),
+        Ok(Err(StoreError::Database(error))) => Err(error),
+        Ok(Err(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut),
     }
 }
 

@@ -411,7 +411,10 @@ async fn responses(
                 };
                 let part = |kind: &str, text: &str| {
                     let part = json!({"type": "output_text", "text": text, "annotations": []});
-                    named(kind, json!({"item_id": "msg_sim", "output_index": 0, "content_index": 0, "part": part}))
+                    named(
+                        kind,
+                        json!({"item_id": "msg_sim", "output_index": 0, "content_index": 0, "part": part}),
+                    )
                 };
                 let text = format!("Hello from {model}.");
                 let said = json!({"item_id": "msg_sim", "output_index": 0, "content_index": 0, "text": text, "logprobs": []});

@@ -81,6 +81,15 @@ impl std::fmt::Debug for Store {
     }
 }
 
+/// Makes a folder that nobody else may look into; one that is there stays as it is.
+pub fn make_private_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 impl Store {
     /// Opens the database at `url`, makes the SQLite file and its folder where they are missing, and
     /// runs the migrations that are due, under a lock. `sqlite_sync_full` makes every commit on
@@ -95,7 +104,7 @@ impl Store {
         let url: Arc<str> = match dialect {
             Dialect::Sqlite => {
                 if let Some(folder) = sqlite_path(url).as_deref().and_then(Path::parent) {
-                    std::fs::create_dir_all(folder)
+                    make_private_folder(folder)
                         .map_err(|source| StoreError::Folder { path: folder.to_owned(), source })?;
                 }
                 if url.contains('?') { url.into() } else { format!("{url}?mode=rwc").into() }

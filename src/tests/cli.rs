@@ -73,6 +73,48 @@ async fn check_asks_every_provider_that_is_used_and_names_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_host_that_does_not_resolve_is_saved_with_a_warning() {
+    let app = TestApp::start().await;
+    let file = app.folder().join("more.json");
+    let provider = json!({"key": "lost", "name": "Lost", "protocol": "openai", "base_url": "https://no-such-host.invalid/v1"});
+    std::fs::write(&file, json!({"providers": [provider]}).to_string()).expect("a file");
+    let output = forebay(&app, &["import", file.to_str().expect("UTF-8"), "--json"]).await;
+    let told = told(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told["warnings"][0].as_str().is_some_and(|warning| warning.contains("does not resolve")),
+        "{told}"
+    );
+    app.catalog.reload().await.expect("it holds together");
+    assert!(app.catalog.snapshot().providers.contains_key("lost"));
+}
+
+#[tokio::test]
+async fn events_tell_what_an_operator_does_and_what_callers_get() {
+    let app = TestApp::start().await;
+    let token = app.operator_token("root", "admin").await;
+    let mut events =
+        app.client.get(app.url("/api/admin/events")).bearer_auth(&token).send().await.expect("a stream");
+    let force = app.client.post(app.url("/api/admin/breakers/a/force-open")).bearer_auth(&token);
+    force
+        .header("content-type", "application/json")
+        .body(r#"{"seconds": 5}"#)
+        .send()
+        .await
+        .expect("an answer");
+    app.set("b", "429");
+    app.generate().await;
+    let mut text = String::new();
+    while !text.contains("event: task") {
+        let chunk = events.chunk().await.expect("the stream goes on").expect("and on");
+        text.push_str(&String::from_utf8_lossy(&chunk));
+    }
+    let order: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(order, ["breaker", "cooldown", "task"], "{text}");
+    assert!(text.contains(r#""by":"root""#) && text.contains(r#""model":"c""#), "{text}");
+}
+
+#[tokio::test]
 async fn a_pool_that_keeps_texts_keeps_them_sealed_and_shows_them_to_operators() {
     let app = TestApp::with(Plan { pool: json!({"store_content": true}), size: 1, ..Plan::default() }).await;
     let token = app.operator_token("root", "admin").await;

@@ -7,7 +7,7 @@ use forebay_engine::{Class, Failure};
 use reqwest::{Client, Url};
 
 use super::call::{innermost, read_all};
-use super::guard;
+use super::guard::{self, Refusal};
 use crate::catalog::ModelTarget;
 use crate::exchange::{Fetched, FilePart, FileSource};
 
@@ -40,7 +40,7 @@ pub(super) async fn collect(stranger: &Client, parts: &[FilePart]) -> Result<Vec
             FileSource::Url(address) => {
                 let wrong = |why: String| Failure {
                     param: Some(part.name.clone()),
-                    ..Failure::new(Class::Request, format!("{}: {why}", part.name))
+                    ..Failure::new(Class::Request, why)
                 };
                 let url: Url = address.parse().map_err(|_| wrong("is no URL".into()))?;
                 guard::check_url(&url, false).map_err(|refusal| wrong(refusal.to_string()))?;
@@ -59,12 +59,17 @@ pub(super) async fn collect(stranger: &Client, parts: &[FilePart]) -> Result<Vec
 
 /// Where a result lies: `true` when it is on the provider's own host and port, which may be private.
 pub(super) fn result_url(model: &ModelTarget, url: &str) -> Result<(Url, bool), Failure> {
-    let wrong = |why: String| Failure::new(Class::BadAnswer, format!("the result's address: {why}"));
+    let wrong = |why: String| Failure::new(Class::Misconfigured, format!("the result's address: {why}"));
     let url: Url = url.parse().map_err(|error| wrong(format!("{error}")))?;
     let own = same_host(&url, model.base_url.as_deref().unwrap_or(&model.provider.base_url))
         && same_host(&url, &model.provider.base_url);
     let allowed = own && model.provider.allow_private_network;
-    guard::check_url(&url, allowed).map_err(|refusal| wrong(refusal.to_string()))?;
+    guard::check_url(&url, allowed).map_err(|refusal| match refusal {
+        Refusal::Private(address) => {
+            wrong(format!("{address} is private, and not the provider's own host and port"))
+        }
+        refusal => wrong(refusal.to_string()),
+    })?;
     Ok((url, own))
 }
 
@@ -76,7 +81,9 @@ pub(super) async fn fetch(client: &Client, url: Url, cap: usize) -> Result<Fetch
         })?;
         let status = response.status();
         if !status.is_success() {
-            return Err(Failure::new(Class::Upstream, format!("could not be fetched: status {status}"))
+            let passes = matches!(status.as_u16(), 404 | 408 | 425 | 429) || status.is_server_error();
+            let class = if passes { Class::Upstream } else { Class::Misconfigured };
+            return Err(Failure::new(class, format!("could not be fetched: status {status}"))
                 .with_status(status.as_u16()));
         }
         let content_type = response

@@ -87,8 +87,8 @@ impl Inspector {
     /// When it is refused, or nobody can tell.
     pub async fn key(&self, key: &SecretString) -> Result<String, String> {
         match self.ask(Some(key)).await?.status() {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err("the key is refused".into()),
-            status if status.is_success() => Ok("the key is taken".into()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err("its key is refused".into()),
+            status if status.is_success() => Ok("its key is accepted".into()),
             status => Ok(format!("can't be told without a call that costs: GET /models says {status}")),
         }
     }

@@ -47,6 +47,11 @@ pub(super) async fn read(
     let content_type = content_type.map(str::to_owned);
     let is_json = content_type.as_deref().is_some_and(|kind| kind.starts_with("application/json"));
     if operation.answers_a_file() {
+        // A page is no speech, and may come after speech was made and billed.
+        if content_type.as_deref().is_some_and(|kind| kind.starts_with("text/")) {
+            let why = format!("{} where speech was asked for", content_type.unwrap_or_default());
+            return Err(secret.redacted(Failure::new(Class::Unknown, why).with_status(200)));
+        }
         return match (is_json, protocol.wraps_files()) {
             (false, _) => Ok(HttpStream::File(Box::new(FileStream::new(response, content_type, secret)))),
             (true, wraps) => {

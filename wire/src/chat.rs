@@ -117,6 +117,26 @@ pub fn disguise(answer: &mut Map<String, Value>, id: &str, alias: &str) {
     if answer.contains_key("model") {
         answer.insert("model".into(), Value::String(alias.into()));
     }
+    answer.retain(|name, _| !name.starts_with("x_"));
+    let choices = answer.get_mut("choices").and_then(Value::as_array_mut).into_iter().flatten();
+    for choice in choices.filter_map(Value::as_object_mut) {
+        choice.shift_remove("model");
+        tell_less(choice);
+        for part in ["message", "delta"] {
+            if let Some(part) = choice.get_mut(part).and_then(Value::as_object_mut) {
+                part.shift_remove("model");
+                tell_less(part);
+            }
+        }
+    }
+}
+
+/// Without what tells who wrote it.
+fn tell_less(part: &mut Map<String, Value>) {
+    for name in TELLTALES {
+        part.shift_remove(name);
+    }
+    part.retain(|name, _| !name.starts_with("x_"));
 }
 
 #[cfg(test)]
@@ -177,5 +197,9 @@ mod tests {
             "service_tier": "t", "object": "chat.completion"});
         disguise(answer.as_object_mut().expect("an object"), "task-1", "main_text");
         assert_eq!(answer, json!({"id": "task-1", "model": "main_text", "object": "chat.completion"}));
+        let mut nested = json!({"x_acme": 1, "choices": [{"index": 0, "model": "acme", "x_seed": 2,
+            "message": {"content": "hi", "provider_specific_fields": {"acme": 1}}}]});
+        disguise(nested.as_object_mut().expect("an object"), "", "");
+        assert_eq!(nested, json!({"choices": [{"index": 0, "message": {"content": "hi"}}]}));
     }
 }

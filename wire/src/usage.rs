@@ -28,6 +28,11 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
 }
 
 fn read_tokens(usage: &Value) -> Option<Usage> {
+    // A count that can't be one makes the others doubtful, too: the caller of this estimates.
+    let is_nonsense = |name: &str| usage.get(name).is_some_and(|count| !count.is_null() && !count.is_u64());
+    if ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"].into_iter().any(is_nonsense) {
+        return None;
+    }
     let number = |path: &[&str]| path.iter().try_fold(usage, |value, name| value.get(name))?.as_u64();
     let output = number(&["completion_tokens"]).or_else(|| number(&["output_tokens"]));
     let cached = number(&["prompt_tokens_details", "cached_tokens"]);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::build::{self, Profile};
 use crate::lint;
-use crate::soak;
 use crate::run::{Done, cargo, command, output, root, run, step, succeeds};
+use crate::soak;
 use crate::tools;
 
 /// How long `forebay demo` may take to say where it is.

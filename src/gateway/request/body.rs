@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
+use multer::Multipart;
 use serde_json::{Map, Value};
 
 use super::fields::Place;
@@ -61,12 +61,13 @@ async fn read_bytes(body: Body, limit: usize) -> Result<Bytes, ApiError> {
 /// checks a field knows what it is.
 async fn read_form(content_type: &str, bytes: Bytes) -> Result<RequestBody, ApiError> {
     let broken = |error: String| ApiError::invalid("body", &format!("is no form that can be read: {error}"));
-    let request = Request::builder().header(header::CONTENT_TYPE, content_type).body(Body::from(bytes));
-    let request = request.map_err(|error| broken(error.to_string()))?;
-    let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(error.body_text()))?;
+    let boundary = multer::parse_boundary(content_type).map_err(|error| broken(error.to_string()))?;
+    // The whole body is here, and within its limit.
+    let whole = futures::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
+    let mut form = Multipart::new(whole, boundary);
     let mut read = RequestBody { fields: Map::new(), files: Vec::new(), place: Place::Form };
     let mut parts = 0;
-    while let Some(part) = form.next_field().await.map_err(|error| broken(error.body_text()))? {
+    while let Some(part) = form.next_field().await.map_err(|error| broken(error.to_string()))? {
         parts += 1;
         if parts > MOST_PARTS {
             return Err(broken(format!("more than {MOST_PARTS} parts")));
@@ -76,8 +77,9 @@ async fn read_form(content_type: &str, bytes: Bytes) -> Result<RequestBody, ApiE
             return Err(broken("a part has no name".into()));
         }
         let file_name = part.file_name().map(str::to_owned);
-        let content_type = part.content_type().unwrap_or("application/octet-stream").to_owned();
-        let bytes = part.bytes().await.map_err(|error| broken(error.body_text()))?;
+        let content_type =
+            part.content_type().map_or("application/octet-stream", |kind| kind.as_ref()).to_owned();
+        let bytes = part.bytes().await.map_err(|error| broken(error.to_string()))?;
         match file_name {
             Some(file_name) => read.files.push(FilePart {
                 name: name.trim_end_matches("[]").to_owned(),

@@ -178,7 +178,9 @@ fn transcription(fields: Fields<'_>, files: &[FilePart]) -> Result<Checked, ApiE
     fields.number("temperature", 0.0..=1.0)?;
     let audio_millis = match &file.source {
         FileSource::Bytes { bytes, .. } if bytes.is_empty() => return Err(fields.wrong(name, "is empty")),
+        // A provider may round up, and hear a little more than the header says.
         FileSource::Bytes { bytes, content_type, .. } => duration_millis(bytes, Some(content_type))
+            .map(|millis| millis.saturating_add(millis / 10 + 1_000))
             .unwrap_or_else(|| (bytes.len() as u64).saturating_mul(MILLIS_A_BYTE)),
         FileSource::Url(_) => UNKNOWN_RECORDING_MILLIS,
     };

@@ -161,11 +161,11 @@ pub(crate) fn read_generate(
     let stream = flag(&mut body, "stream")?;
     let thinking = flag(&mut body, "thinking")?;
     if flag(&mut body, "async")? {
-        return Err(ApiError::unsupported("async"));
+        return Err(ApiError::not_served("async"));
     }
     for later in ["cache", "webhook"] {
         if body.shift_remove(later).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false))) {
-            return Err(ApiError::unsupported(later));
+            return Err(ApiError::not_served(later));
         }
     }
     let deadline = deadline(body.shift_remove("deadline_ms"))?;
@@ -358,8 +358,12 @@ fn deadline(value: Option<Value>) -> Result<Option<Duration>, ApiError> {
 }
 
 fn metadata(value: Option<Value>) -> Result<Option<String>, ApiError> {
-    let wrong =
-        || ApiError::invalid("metadata", "must be an object of at most 16 texts of at most 512 characters, with names of at most 64");
+    let wrong = || {
+        ApiError::invalid(
+            "metadata",
+            "must be an object of at most 16 texts of at most 512 characters, with names of at most 64",
+        )
+    };
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(map)) if map.len() <= 16 && map.iter().all(is_short_text) => {

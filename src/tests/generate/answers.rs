@@ -119,6 +119,18 @@ async fn m5_a_billed_failure_costs_us_and_the_caller_pays_once() {
 }
 
 #[tokio::test]
+async fn a_definite_refusal_costs_nothing_and_the_tasks_cost_stays_known() {
+    let app = TestApp::start().await;
+    let token = app.operator_token("root", "admin").await;
+    app.set("a", "500");
+    app.generate().await;
+    let (task, attempts) = app.last_task().await;
+    assert_eq!((attempts[0].cost, attempts[1].cost), (Some(0), Some(5)));
+    let shown = app.client.get(app.url(&format!("/api/admin/tasks/{}", task.id))).bearer_auth(&token);
+    assert_eq!(Answer::of(shown).await.body["platform_cost"], "0.000005");
+}
+
+#[tokio::test]
 async fn a_fallback_is_recorded_with_its_reason_and_its_wait() {
     let app = TestApp::start().await;
     app.set("a", "500");

@@ -296,7 +296,11 @@ async fn a_new_master_key_seals_every_key_anew_and_the_old_one_may_go() {
         let Opened { catalog, .. } = open(&database, ring(&both)).await;
         let rotated = catalog.rotate_keys().await.expect("rotated");
         assert_eq!((rotated.resealed, rotated.lost.len()), (sealed, 0), "on {}", database.name);
-        assert_eq!(catalog.rotate_keys().await.expect("again").resealed, 0, "running it twice changes nothing");
+        assert_eq!(
+            catalog.rotate_keys().await.expect("again").resealed,
+            0,
+            "running it twice changes nothing"
+        );
 
         let Opened { catalog, .. } = open(&database, ring(&key(2))).await;
         assert_eq!(catalog.snapshot().accounts.len(), sealed, "every key opens without the old one");
