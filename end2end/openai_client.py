@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import io
-import json
-import os
 import sys
 import time
 import urllib.request
@@ -13,35 +11,12 @@ import wave
 
 import openai
 
-BASE_URL = os.environ["FOREBAY_BASE_URL"]
-TOKEN = os.environ["FOREBAY_CALLER_TOKEN"]
-SIMULATOR = os.environ["FOREBAY_SIMULATOR_URL"]
+from demo import BASE_URL, DOT, MODELS, OTHERS, PNG, TEXT, TOKEN, behave, control, run
+
 MESSAGES = [{"role": "user", "content": "hello"}]
-# The demo's models, as the simulator knows them.
-TEXT = ["small", "medium", "large"]
-OTHERS = ["image", "audio", "embedding", "rerank", "moderation", "speech2text"]
-MODELS = TEXT + [f"{capability}-{name}" for capability in OTHERS for name in ["one", "two"]]
-# A picture of one grey dot.
-DOT = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
-)
-PNG = b"\x89PNG\r\n"
 
 # The client's own retries are on, as they are wherever it is used.
 client = openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=TOKEN)
-
-
-def control(method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"{SIMULATOR}{path}", data, headers, method=method)
-    with urllib.request.urlopen(request) as response:
-        return json.load(response)
-
-
-def behave(behaviour, models=MODELS):
-    for model in models:
-        control("PUT", f"/control/{model}", {"behaviour": behaviour})
 
 
 def asked(names=MODELS):
@@ -455,20 +430,5 @@ TESTS = [
 ]
 
 
-def main():
-    failed = 0
-    for test in TESTS:
-        behave("ok")
-        try:
-            test()
-            print(f"ok: {test.__name__}")
-        except Exception as error:
-            failed += 1
-            print(f"FAILED: {test.__name__}: {type(error).__name__}: {error}")
-    behave("ok")
-    print(f"{len(TESTS) - failed} passed, {failed} failed")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(TESTS))

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import os
 import sys
 import urllib.request
@@ -14,28 +13,13 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import litellm
 
-BASE_URL = os.environ["FOREBAY_BASE_URL"]
-TOKEN = os.environ["FOREBAY_CALLER_TOKEN"]
-SIMULATOR = os.environ["FOREBAY_SIMULATOR_URL"]
+from demo import BASE_URL, DOT, PNG, TOKEN, behave, run
+
 MESSAGES = [{"role": "user", "content": "hello"}]
-TEXT = ["small", "medium", "large"]
-PNG = b"\x89PNG\r\n"
-# A picture of one grey dot.
-DOT = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
-)
 
 litellm.suppress_debug_info = True
 # It warns of how it writes down its own usage objects.
 warnings.filterwarnings("ignore", message="Pydantic serializer warnings")
-
-
-def behave(behaviour, models=TEXT):
-    for model in models:
-        headers = {"content-type": "application/json"}
-        data = json.dumps({"behaviour": behaviour}).encode()
-        request = urllib.request.Request(f"{SIMULATOR}/control/{model}", data, headers, method="PUT")
-        urllib.request.urlopen(request).close()
 
 
 def to(pool):
@@ -224,20 +208,5 @@ TESTS = [
 ]
 
 
-def main():
-    failed = 0
-    for test in TESTS:
-        behave("ok")
-        try:
-            test()
-            print(f"ok: {test.__name__}")
-        except Exception as error:
-            failed += 1
-            print(f"FAILED: {test.__name__}: {type(error).__name__}: {error}")
-    behave("ok")
-    print(f"{len(TESTS) - failed} passed, {failed} failed")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(TESTS))

@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use crate::auth::secrets::{KeyRing, Place};
 use crate::store::{Store, StoreError};
 
-use crate::store::config::StoredKey;
+use crate::store::config::{KeyOf, StoredKey};
 pub use crate::store::config::{ConfigRow, Configuration};
 pub(crate) use build::last_four;
 pub use edit::{Author, Change, Difference};
@@ -221,14 +221,14 @@ impl Catalog {
                 continue;
             };
             let (sealed, version) = self.keys.seal(account_key(&account.id), &key.text);
-            self.store.seal_key(&account.id, &key.text, &sealed, version).await?;
+            self.store.seal_key(KeyOf::Account, &account.id, &key.text, &sealed, version).await?;
             tracing::info!(account = %account.name, "sealed a key that was stored in the clear");
             found = true;
         }
         for own in configuration.models.iter().flat_map(|model| &model.own_keys) {
             if own.key.version == 0 && !own.key.text.is_empty() {
                 let (sealed, version) = self.keys.seal(own_key(&own.id), &own.key.text);
-                self.store.seal_own_key(&own.id, &own.key.text, &sealed, version).await?;
+                self.store.seal_key(KeyOf::Model, &own.id, &own.key.text, &sealed, version).await?;
                 found = true;
             }
         }
@@ -295,7 +295,7 @@ impl Catalog {
             let Some(key) = account.key.as_ref().filter(|key| !key.text.is_empty()) else { continue };
             let whose = || format!("account {}", account.name);
             if let Some((sealed, version)) = self.anew(account_key(&account.id), key, whose, &mut rotated) {
-                let done = self.store.reseal_key(&account.id, key, &sealed, version).await?;
+                let done = self.store.reseal_key(KeyOf::Account, &account.id, key, &sealed, version).await?;
                 rotated.count(done);
             }
         }
@@ -303,7 +303,7 @@ impl Catalog {
             for own in &model.own_keys {
                 let whose = || format!("a key of model {}", model.name);
                 if let Some((sealed, version)) = self.anew(own_key(&own.id), &own.key, whose, &mut rotated) {
-                    let done = self.store.reseal_own_key(&own.id, &own.key, &sealed, version).await?;
+                    let done = self.store.reseal_key(KeyOf::Model, &own.id, &own.key, &sealed, version).await?;
                     rotated.count(done);
                 }
             }

@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Multipart, State};
 use axum::http::{HeaderMap, Response, header};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -25,20 +25,10 @@ const DOT: &str =
 /// How long a simulated recording is, in seconds.
 const SECONDS: f64 = 1.5;
 
-/// What an endpoint answers when nothing goes wrong, and when its model is told to answer nothing.
-type Says = fn(&str, Behaviour, &Value) -> Value;
-
 /// The routes; files of results lie at `address`.
 pub(super) fn routes(address: SocketAddr) -> Router<Arc<Shared>> {
     let images =
         move |model: &str, behaviour: Behaviour, request: &Value| images(address, model, behaviour, request);
-    let json = |says: Says| {
-        post(
-            async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
-                whole(&shared, &headers, &request, says).await
-            },
-        )
-    };
     Router::new()
         .route("/v1/completions", post(completions))
         .route("/v1/responses", post(responses))
@@ -49,26 +39,8 @@ pub(super) fn routes(address: SocketAddr) -> Router<Arc<Shared>> {
         .route("/v1/audio/speech", post(speech))
         .route("/api/v1/tts", post(volcengine_speech))
         .route("/v1/audio/transcriptions", post(transcriptions))
-        .route(
-            "/v1/images/generations",
-            post(
-                async move |State(shared): State<Arc<Shared>>,
-                            headers: HeaderMap,
-                            Json(request): Json<Value>| {
-                    whole(&shared, &headers, &request, images).await
-                },
-            ),
-        )
-        .route(
-            "/api/v3/images/generations",
-            post(
-                async move |State(shared): State<Arc<Shared>>,
-                            headers: HeaderMap,
-                            Json(request): Json<Value>| {
-                    whole(&shared, &headers, &request, images).await
-                },
-            ),
-        )
+        .route("/v1/images/generations", json(images))
+        .route("/api/v3/images/generations", json(images))
         .route(
             "/v1/images/edits",
             post(async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, form: Multipart| {
@@ -77,6 +49,17 @@ pub(super) fn routes(address: SocketAddr) -> Router<Arc<Shared>> {
             }),
         )
         .route("/files/dot.png", get(dot))
+}
+
+/// An endpoint that is asked in JSON; `says` is what it answers when nothing goes wrong, and when its
+/// model is told to answer nothing.
+fn json<S>(says: S) -> MethodRouter<Arc<Shared>>
+where
+    S: Fn(&str, Behaviour, &Value) -> Value + Copy + Send + Sync + 'static,
+{
+    post(async move |State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(request): Json<Value>| {
+        whole(&shared, &headers, &request, says).await
+    })
 }
 
 async fn dot() -> Response<Body> {

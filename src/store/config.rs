@@ -90,6 +90,25 @@ pub struct OwnKey {
     pub is_enabled: bool,
 }
 
+/// Whose a stored key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyOf {
+    /// An account's.
+    Account,
+    /// A model's own.
+    Model,
+}
+
+impl KeyOf {
+    /// Its table and column.
+    const fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Account => ("ai_model_api_accounts", "account_key"),
+            Self::Model => ("ai_model_api_keys", "api_key"),
+        }
+    }
+}
+
 /// What a caller is allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -219,87 +238,51 @@ impl Store {
     /// was replaced. Its revision stays: it is the same key.
     pub(crate) async fn reseal_key(
         &self,
-        account_id: &str,
+        of: KeyOf,
+        id: &str,
         old: &StoredKey,
         sealed: &str,
         version: i64,
     ) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "UPDATE ai_model_api_accounts SET account_key = $1, key_version = $2
-             WHERE id = $3 AND key_version = $4 AND account_key = $5",
-        )
-        .bind(sealed)
-        .bind(version)
-        .bind(account_id)
-        .bind(old.version)
-        .bind(&old.text)
-        .execute(self.pool())
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    /// The same of a model's own key.
-    pub(crate) async fn reseal_own_key(
-        &self,
-        key_id: &str,
-        old: &StoredKey,
-        sealed: &str,
-        version: i64,
-    ) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "UPDATE ai_model_api_keys SET api_key = $1, key_version = $2
-             WHERE id = $3 AND key_version = $4 AND api_key = $5",
-        )
-        .bind(sealed)
-        .bind(version)
-        .bind(key_id)
-        .bind(old.version)
-        .bind(&old.text)
-        .execute(self.pool())
-        .await?;
+        let (table, column) = of.place();
+        let sql = format!(
+            "UPDATE {table} SET {column} = $1, key_version = $2
+             WHERE id = $3 AND key_version = $4 AND {column} = $5"
+        );
+        let done = sqlx::query(AssertSqlSafe(sql))
+            .bind(sealed)
+            .bind(version)
+            .bind(id)
+            .bind(old.version)
+            .bind(&old.text)
+            .execute(self.pool())
+            .await?;
         Ok(done.rows_affected() == 1)
     }
 
     /// Replaces a key in the clear by the same key sealed, unless it was changed meanwhile.
     pub(crate) async fn seal_key(
         &self,
-        account_id: &str,
+        of: KeyOf,
+        id: &str,
         clear: &str,
         sealed: &str,
         version: i64,
     ) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE ai_model_api_accounts
-             SET account_key = $1, key_version = $2, key_revision = key_revision + 1
-             WHERE id = $3 AND key_version = 0 AND account_key = $4",
-        )
-        .bind(sealed)
-        .bind(version)
-        .bind(account_id)
-        .bind(clear)
-        .execute(self.pool())
-        .await?;
-        Ok(())
-    }
-
-    /// The same of a model's own key.
-    pub(crate) async fn seal_own_key(
-        &self,
-        key_id: &str,
-        clear: &str,
-        sealed: &str,
-        version: i64,
-    ) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE ai_model_api_keys SET api_key = $1, key_version = $2
-             WHERE id = $3 AND key_version = 0 AND api_key = $4",
-        )
-        .bind(sealed)
-        .bind(version)
-        .bind(key_id)
-        .bind(clear)
-        .execute(self.pool())
-        .await?;
+        let (table, column) = of.place();
+        // Another key of an account is another revision; another key of a model is another row.
+        let revision = if of == KeyOf::Account { ", key_revision = key_revision + 1" } else { "" };
+        let sql = format!(
+            "UPDATE {table} SET {column} = $1, key_version = $2{revision}
+             WHERE id = $3 AND key_version = 0 AND {column} = $4"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(sealed)
+            .bind(version)
+            .bind(id)
+            .bind(clear)
+            .execute(self.pool())
+            .await?;
         Ok(())
     }
 }
