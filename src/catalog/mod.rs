@@ -28,8 +28,8 @@ use tokio::task::JoinHandle;
 use crate::auth::secrets::{KeyRing, Place};
 use crate::store::{Store, StoreError};
 
-use crate::store::config::{KeyOf, StoredKey};
 pub use crate::store::config::{ConfigRow, Configuration};
+use crate::store::config::{KeyOf, StoredKey};
 pub(crate) use build::last_four;
 pub use edit::{Author, Change, Difference};
 pub use export::export;
@@ -303,7 +303,8 @@ impl Catalog {
             for own in &model.own_keys {
                 let whose = || format!("a key of model {}", model.name);
                 if let Some((sealed, version)) = self.anew(own_key(&own.id), &own.key, whose, &mut rotated) {
-                    let done = self.store.reseal_key(KeyOf::Model, &own.id, &own.key, &sealed, version).await?;
+                    let done =
+                        self.store.reseal_key(KeyOf::Model, &own.id, &own.key, &sealed, version).await?;
                     rotated.count(done);
                 }
             }

@@ -9,7 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use forebay_engine::Usage;
 use forebay_engine::policy::Capability;
 use forebay_wire::chat::disguise;
-use forebay_wire::usage::read_usage;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -55,11 +54,15 @@ impl Answer {
     /// Splits what an upstream answered into what is ours to say and what is kept.
     pub(crate) fn split(mut answer: Map<String, Value>) -> (Map<String, Value>, Option<Value>) {
         disguise(&mut answer, "", "");
-        for ours in ["id", "object", "created", "created_at", "model"] {
-            answer.shift_remove(ours);
-        }
-        // Nonsense is not passed on: what we reckon with is told instead.
-        let usage = answer.shift_remove("usage").filter(|usage| read_usage(usage).is_some()).map(known_usage);
+        let mut usage = None;
+        answer.retain(|name, value| match name.as_str() {
+            "id" | "object" | "created" | "created_at" | "model" => false,
+            "usage" => {
+                usage = Some(value.take()).filter(Value::is_object).map(known_usage);
+                false
+            }
+            _ => true,
+        });
         (answer, usage)
     }
 

@@ -280,7 +280,8 @@ impl<U: ModelUpstream> Running<U> {
             created: self.created_at / 1_000,
             output,
             usage,
-            reported_usage,
+            // Nonsense is not passed on: what we reckon with is told instead.
+            reported_usage: reported_usage.filter(|_| !usage.estimated),
             charged,
             is_template: false,
         })

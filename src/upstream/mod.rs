@@ -98,10 +98,14 @@ impl HttpUpstream {
         };
         let secret = Secret::new(key);
         let client = self.clients.of(&model.provider, &snapshot.settings)?;
-        let stranger = self.clients.stranger(&snapshot.settings)?;
         let protocol = Protocol::of(&model.provider);
         let url = self.endpoint(protocol, model, ask.operation)?;
-        let call = protocol.call(model, ask, stream, &secret, &stranger).await?;
+        let call = if protocol.wants_files(ask) {
+            let stranger = self.clients.stranger(&snapshot.settings)?;
+            protocol.form(model, ask, &stranger).await?
+        } else {
+            protocol.call(model, ask, stream, &secret)?
+        };
         let response = call::send(&client, url, call, &secret, sent).await?;
         Ok(Sending { response, protocol, secret })
     }

@@ -69,23 +69,39 @@ impl Protocol {
         }
     }
 
-    /// The request. Files at an address are fetched with `stranger`, which reaches public hosts only.
-    pub(super) async fn call(
+    /// The request is a form with files.
+    pub(super) const fn wants_files(self, ask: &Ask) -> bool {
+        match ask.operation {
+            Operation::ImageEdit => !matches!(self, Self::Ark),
+            Operation::Transcription => true,
+            _ => false,
+        }
+    }
+
+    /// The request as a form. Files at an address are fetched with `stranger`, which reaches public hosts
+    /// only.
+    pub(super) async fn form(
+        self,
+        model: &ModelTarget,
+        ask: &Ask,
+        stranger: &Client,
+    ) -> Result<Call, Failure> {
+        let files = files::collect(stranger, &ask.files).await?;
+        multipart::form(&model.upstream_model, &ask.input, openai::named(files)).await
+    }
+
+    /// The request, in JSON.
+    pub(super) fn call(
         self,
         model: &ModelTarget,
         ask: &Ask,
         stream: bool,
         secret: &Secret,
-        stranger: &Client,
     ) -> Result<Call, Failure> {
         match (self, ask.operation) {
             (Self::Ark, Operation::Image | Operation::ImageEdit) => Ok(ark::image(model, ask)),
             (Self::Ark, Operation::Speech) => ark::speech(model, ask, secret),
             (Self::DashScope, Operation::Rerank) => Ok(dashscope::rerank(model, ask)),
-            (_, Operation::ImageEdit | Operation::Transcription) => {
-                let files = files::collect(stranger, &ask.files).await?;
-                multipart::form(&model.upstream_model, &ask.input, openai::named(files)).await
-            }
             _ => Ok(openai::call(model, ask, stream, self.thinking_field(ask))),
         }
     }

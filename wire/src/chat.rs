@@ -108,35 +108,28 @@ impl AnswerContent {
 /// Makes an answer, or a chunk of one, ours: our id, the alias that the caller used, and nothing that
 /// names the upstream.
 pub fn disguise(answer: &mut Map<String, Value>, id: &str, alias: &str) {
-    for name in TELLTALES {
-        answer.shift_remove(name);
-    }
-    if answer.contains_key("id") {
-        answer.insert("id".into(), Value::String(id.into()));
-    }
-    if answer.contains_key("model") {
-        answer.insert("model".into(), Value::String(alias.into()));
-    }
-    answer.retain(|name, _| !name.starts_with("x_"));
+    answer.retain(|name, value| {
+        match name.as_str() {
+            "id" => *value = Value::String(id.into()),
+            "model" => *value = Value::String(alias.into()),
+            _ => return !is_telltale(name),
+        }
+        true
+    });
     let choices = answer.get_mut("choices").and_then(Value::as_array_mut).into_iter().flatten();
     for choice in choices.filter_map(Value::as_object_mut) {
-        choice.shift_remove("model");
-        tell_less(choice);
-        for part in ["message", "delta"] {
-            if let Some(part) = choice.get_mut(part).and_then(Value::as_object_mut) {
-                part.shift_remove("model");
-                tell_less(part);
+        choice.retain(|name, part| {
+            if let ("message" | "delta", Value::Object(part)) = (name.as_str(), part) {
+                part.retain(|name, _| name != "model" && !is_telltale(name));
             }
-        }
+            name != "model" && !is_telltale(name)
+        });
     }
 }
 
-/// Without what tells who wrote it.
-fn tell_less(part: &mut Map<String, Value>) {
-    for name in TELLTALES {
-        part.shift_remove(name);
-    }
-    part.retain(|name, _| !name.starts_with("x_"));
+/// A field that tells who wrote an answer: one of those that are known to, or an extension.
+fn is_telltale(name: &str) -> bool {
+    TELLTALES.contains(&name) || name.starts_with("x_")
 }
 
 #[cfg(test)]
