@@ -27,22 +27,48 @@ impl Costs {
     /// What `usage` costs, in *millionths* of a micro-unit: nothing is rounded before two models are
     /// compared.
     pub fn of(&self, usage: &Usage) -> u128 {
-        let fresh = usage.input_tokens.saturating_add(usage.cache_write_tokens);
-        let terms = [
-            (self.per_request, 1, 1_000_000),
-            (self.input, fresh, 1),
-            (self.cached_input.unwrap_or(self.input), usage.cached_input_tokens, 1),
-            (self.output, usage.output_tokens, 1),
-            (self.per_image, usage.images, 1_000_000),
-            (self.per_audio_second, usage.audio_millis, 1_000),
-            (self.per_1k_characters, usage.characters, 1_000),
-            (self.per_rerank_unit, usage.rerank_units, 1_000_000),
+        Shape::of(usage).costs(&self.rates())
+    }
+
+    pub(crate) fn rates(&self) -> Rates {
+        [
+            self.per_request,
+            self.input,
+            self.cached_input.unwrap_or(self.input),
+            self.output,
+            self.per_image,
+            self.per_audio_second,
+            self.per_1k_characters,
+            self.per_rerank_unit,
+        ]
+    }
+}
+
+/// A model's prices, one for each unit that a [`Shape`] counts.
+pub(crate) type Rates = [u64; 8];
+
+/// What a request uses: which of the [`Rates`] it pays, and how often, scaled so that each product is in
+/// millionths of a micro-unit. Reckoned once a pick, and held against every candidate's rates.
+pub(crate) struct Shape(Vec<(usize, u64)>);
+
+impl Shape {
+    pub(crate) fn of(usage: &Usage) -> Self {
+        let counts = [
+            1_000_000,
+            usage.input_tokens.saturating_add(usage.cache_write_tokens),
+            usage.cached_input_tokens,
+            usage.output_tokens,
+            usage.images.saturating_mul(1_000_000),
+            usage.audio_millis.saturating_mul(1_000),
+            usage.characters.saturating_mul(1_000),
+            usage.rerank_units.saturating_mul(1_000_000),
         ];
-        // Most models have one or two prices, and a pick asks for each candidate.
-        let terms = terms.into_iter().filter(|(price, count, _)| *price != 0 && *count != 0);
-        terms.fold(0, |sum: u128, (price, count, scale)| {
-            let term = (u128::from(price) * u128::from(count)).saturating_mul(scale);
-            sum.saturating_add(term)
+        Self(counts.into_iter().enumerate().filter(|(_, count)| *count != 0).collect())
+    }
+
+    pub(crate) fn costs(&self, rates: &Rates) -> u128 {
+        self.0.iter().fold(0, |sum: u128, (unit, count)| {
+            sum.saturating_add(u128::from(rates[*unit]) * u128::from(*count))
         })
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::futures::Notified;
 
 use crate::account::{AccountId, AccountState};
 use crate::clock::Moment;
+use crate::costs::Rates;
 use crate::member::{Member, ModelId, ModelState};
 use crate::policy::{BreakerPolicy, Capability, GroupKey, PoolPolicy, Priority, Routing};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
@@ -66,11 +67,13 @@ pub struct Pool {
     pub(crate) room: Room,
 }
 
-/// The members of one priority, with the running sums of their weights to draw from.
-#[derive(Debug)]
+/// The members of one priority; beside them, so that a choice among many reads few cache lines, the
+/// running sums of their weights and their rates.
+#[derive(Debug, Default)]
 pub(crate) struct Tier {
     pub(crate) members: Vec<StdArc<Member>>,
     pub(crate) sums: Vec<u64>,
+    pub(crate) rates: Vec<Rates>,
 }
 
 impl Tier {
@@ -94,10 +97,11 @@ impl Pool {
             member.accounts.sort_by_key(|binding| binding.priority);
             member.state.breaker.configure(policy.breaker);
             if tiers.last().is_none_or(|(priority, _)| *priority != member.priority) {
-                tiers.push((member.priority, Tier { members: Vec::new(), sums: Vec::new() }));
+                tiers.push((member.priority, Tier::default()));
             }
             if let Some((_, tier)) = tiers.last_mut() {
                 tier.sums.push(tier.total() + u64::from(member.weight.get()));
+                tier.rates.push(member.costs.rates());
                 tier.members.push(StdArc::new(member));
             }
         }

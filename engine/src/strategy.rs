@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::clock::Moment;
+use crate::costs::Shape;
 use crate::member::Member;
 use crate::policy::Strategy;
 use crate::pool::{Pool, Tier};
@@ -45,8 +46,8 @@ impl<'a> Zone<'a> {
 }
 
 impl Pool {
-    /// Takes the first member that can be taken: the one that is wished for, or else tier by tier, in each those of the wished region
-    /// first, and among them as the pool's strategy says.
+    /// Takes the first member that can be taken: the one that is wished for, or else tier by tier, in
+    /// each those of the wished region first, and among them as the pool's strategy says.
     pub(crate) fn choose<T>(
         &self,
         wish: &Wish<'_>,
@@ -176,9 +177,10 @@ impl<'b, T> Ballot<'b, T> {
 
     /// In one pass: of equals so far, each is held with the chance that its weight gives it.
     fn cheapest(&self) -> Option<&'b Arc<Member>> {
+        let shape = Shape::of(&self.wish.expected);
         let mut best: Option<(u128, u64, &Arc<Member>)> = None;
-        for member in &self.tier.members {
-            let cost = member.costs.of(&self.wish.expected);
+        for (member, rates) in self.tier.members.iter().zip(&self.tier.rates) {
+            let cost = shape.costs(rates);
             if best.is_some_and(|(lowest, ..)| cost > lowest) || !self.is_usable(member) {
                 continue;
             }
