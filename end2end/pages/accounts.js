@@ -50,9 +50,4 @@ export class AccountsPage {
     await form.getByLabel("Key", { exact: true }).fill(key);
     await form.getByRole("button", { name: "Add account" }).click();
   }
-
-  async providers() {
-    await this.tab.goto("/admin/api-accounts?new=1");
-    return this.page.locator("#new-provider option").allInnerTexts();
-  }
 }

@@ -96,7 +96,7 @@ pub(crate) const ENGLISH: Accounts = Accounts {
     model: "Model",
     priority: "Priority",
     bind: "Bind",
-    nothing_to_bind: "Every model of this provider is bound already.",
+    nothing_to_bind: "This provider has no further model to bind.",
     bound: |model| format!("{model}: bound"),
     unbind: "Unbind",
     unbind_ask: |account, model| {
@@ -152,7 +152,7 @@ pub(crate) const CHINESE: Accounts = Accounts {
     model: "模型",
     priority: "优先级",
     bind: "绑定",
-    nothing_to_bind: "该服务商的模型均已绑定。",
+    nothing_to_bind: "该服务商没有其他可绑定的模型。",
     bound: |model| format!("{model}：已绑定"),
     unbind: "解绑",
     unbind_ask: |account, model| format!("将 {account} 与 {model} 解绑？若没有其他账号，该模型将无法调用。"),
