@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
 
-use crate::store::Store;
+use crate::store::{Store, make_private_file};
 
 const NONCE_BYTES: usize = 12;
 
@@ -124,11 +124,7 @@ impl KeyRing {
             Err(error) => return Err(failed(error)),
         }
         let key = format!("1:{}\n", STANDARD.encode(Aes256Gcm::generate_key(OsRng)));
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(path) {
+        match make_private_file(path) {
             Ok(mut file) => {
                 file.write_all(key.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
                 tracing::warn!(

@@ -463,9 +463,6 @@ async fn backup(settings: &Settings, file: &PathBuf, output: Output) -> Result<(
     if store.sqlite_file().is_none() {
         return Err(Failure::Said("back PostgreSQL up with pg_dump".into()));
     }
-    if file.exists() {
-        return Err(Failure::Said(format!("{} exists; name another file", file.display())));
-    }
     store.copy_to(file).await?;
     let printer = Printer::new(output);
     printer.json(&json!({ "file": file }));

@@ -12,6 +12,7 @@ use super::entry::{AttemptBegin, AttemptEnd, Refused, TaskBegin, TaskEnd, TaskSt
 use super::rows::{self, AttemptEndRow, AttemptRow, BeginRow, IdRow, RefusedRow, RequestsRow};
 use super::{Command, Commit, Ledger, Options, Shared};
 use crate::store::batch::{self, Batch, BatchRows};
+use crate::store::checkpoint::Checkpointer;
 use crate::store::tasks::KEY_KEPT_MS;
 use crate::store::{Store, StoreError};
 
@@ -23,6 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 pub(super) fn spawn(ledger: &Ledger, inbox: mpsc::UnboundedReceiver<Command>, options: Options) {
     let writer = Writer {
         batch: Batch::new(ledger.store.dialect()),
+        checkpointer: Checkpointer::start(&ledger.store),
         store: ledger.store.clone(),
         node: ledger.node.clone(),
         shared: ledger.shared.clone(),
@@ -39,6 +41,7 @@ pub(super) fn spawn(ledger: &Ledger, inbox: mpsc::UnboundedReceiver<Command>, op
 
 struct Writer {
     batch: Batch,
+    checkpointer: Option<Checkpointer>,
     store: Store,
     node: Arc<str>,
     shared: Arc<Shared>,
@@ -162,6 +165,9 @@ impl Writer {
         }
         match result {
             Ok(missing) => {
+                if let Some(checkpointer) = &mut self.checkpointer {
+                    checkpointer.committed(work.len());
+                }
                 if self.shared.is_down.swap(false, Ordering::Relaxed) {
                     tracing::info!("the ledger's database takes writes again");
                 }

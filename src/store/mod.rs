@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod batch;
 pub mod callers;
+pub(crate) mod checkpoint;
 pub mod config;
 pub mod dialect;
 pub mod events;
@@ -16,6 +17,7 @@ mod retention;
 pub mod sessions;
 pub mod tasks;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,6 +37,14 @@ pub enum StoreError {
     #[error("can't make the folder {path} of the database: {source}")]
     Folder {
         /// The folder.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file could not be made.
+    #[error("can't make the file {path}: {source}")]
+    File {
+        /// The file.
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
@@ -90,6 +100,18 @@ pub fn make_private_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// Makes a file that nobody else may read.
+///
+/// # Errors
+/// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and what else the file system says.
+pub fn make_private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 impl Store {
     /// Opens the database at `url`, makes the SQLite file and its folder where they are missing, and
     /// runs the migrations that are due, under a lock. `sqlite_sync_full` makes every commit on
@@ -103,9 +125,12 @@ impl Store {
         let dialect = Dialect::of(url)?;
         let url: Arc<str> = match dialect {
             Dialect::Sqlite => {
-                if let Some(folder) = sqlite_path(url).as_deref().and_then(Path::parent) {
+                if let Some(file) = sqlite_path(url) {
+                    let folder = file.parent().unwrap_or(Path::new("."));
                     make_private_folder(folder)
                         .map_err(|source| StoreError::Folder { path: folder.to_owned(), source })?;
+                    // Where this fails, the file is there already or SQLite says what is wrong with it.
+                    let _ = make_private_file(&file);
                 }
                 if url.contains('?') { url.into() } else { format!("{url}?mode=rwc").into() }
             }
@@ -148,6 +173,7 @@ impl Store {
     /// # Errors
     /// When the file exists or can't be written.
     pub async fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
+        make_private_file(file).map_err(|source| StoreError::File { path: file.to_owned(), source })?;
         sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(&self.pool).await?;
         Ok(())
     }
@@ -171,10 +197,15 @@ impl Store {
         &self.pool
     }
 
-    /// A connection of its own, outside the pool.
+    /// A connection of its own, outside the pool, which leaves copying SQLite's log to the
+    /// [`checkpoint`]er.
     pub(crate) async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
         let mut connection = AnyConnection::connect(&self.url).await?;
         prepare(&mut connection, self.dialect, self.sqlite_sync_full).await?;
+        if self.dialect == Dialect::Sqlite {
+            let log_pages = format!("PRAGMA wal_autocheckpoint = {}", checkpoint::LOG_PAGES);
+            connection.execute(AssertSqlSafe(log_pages)).await?;
+        }
         Ok(connection)
     }
 

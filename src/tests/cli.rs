@@ -1,10 +1,13 @@
-//! The commands that look at a running server and at its providers.
+//! The commands, run as an operator runs them beside a running server.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
+use forebay::ledger::TaskFilter;
+use forebay::store::Store;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, Plan, TestApp};
+use crate::app::{Plan, TestApp};
 
 /// Runs the binary on the app's database.
 async fn forebay(app: &TestApp, arguments: &[&str]) -> Output {
@@ -90,46 +93,25 @@ async fn a_host_that_does_not_resolve_is_saved_with_a_warning() {
 }
 
 #[tokio::test]
-async fn events_tell_what_an_operator_does_and_what_callers_get() {
+async fn a_backup_is_whole_private_and_replaces_nothing() {
     let app = TestApp::start().await;
-    let token = app.operator_token("root", "admin").await;
-    let mut events =
-        app.client.get(app.url("/api/admin/events")).bearer_auth(&token).send().await.expect("a stream");
-    let force = app.client.post(app.url("/api/admin/breakers/a/force-open")).bearer_auth(&token);
-    force
-        .header("content-type", "application/json")
-        .body(r#"{"seconds": 5}"#)
-        .send()
-        .await
-        .expect("an answer");
-    app.set("b", "429");
     app.generate().await;
-    let mut text = String::new();
-    while !text.contains("event: task") {
-        let chunk = events.chunk().await.expect("the stream goes on").expect("and on");
-        text.push_str(&String::from_utf8_lossy(&chunk));
+    app.ledger.flush().await;
+    let file = app.folder().join("backup.db");
+    let path = file.to_str().expect("UTF-8");
+    let output = forebay(&app, &["backup", path]).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for database in [&file, &app.folder().join("forebay.db")] {
+        let mode = std::fs::metadata(database).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", database.display());
     }
-    let order: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
-    assert_eq!(order, ["breaker", "cooldown", "task"], "{text}");
-    assert!(text.contains(r#""by":"root""#) && text.contains(r#""model":"c""#), "{text}");
-}
-
-#[tokio::test]
-async fn a_pool_that_keeps_texts_keeps_them_sealed_and_shows_them_to_operators() {
-    let app = TestApp::with(Plan { pool: json!({"store_content": true}), size: 1, ..Plan::default() }).await;
-    let token = app.operator_token("root", "admin").await;
-    app.completion(json!({"messages": [{"role": "user", "content": "a secret plan"}]}))
-        .send()
-        .await
-        .expect("an answer");
-    let (task, _) = app.last_task().await;
-    assert!(!task.request_summary.expect("a summary").contains("secret plan"), "sealed");
-    let shown =
-        Answer::of(app.client.get(app.url(&format!("/api/admin/tasks/{}", task.id))).bearer_auth(&token))
-            .await;
-    assert_eq!(
-        shown.body["request_summary"]["content"]["messages"][0]["content"], "a secret plan",
-        "{}",
-        shown.body
-    );
+    let copy = Store::open(&format!("sqlite:{path}"), false).await.expect("a database");
+    let tasks = copy.tasks(&TaskFilter::default(), None, 10).await.expect("a page").tasks;
+    assert_eq!(tasks.len(), 1);
+    copy.close().await;
+    let before = std::fs::read(&file).expect("it is there");
+    let again = forebay(&app, &["backup", path]).await;
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
+    assert_eq!(std::fs::read(&file).expect("it is there"), before);
 }

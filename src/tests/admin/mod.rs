@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::app::{Answer, TestApp};
+use crate::app::{Answer, Plan, TestApp};
 
 /// An operator's API token, made as the command line makes it.
 async fn operator(app: &TestApp, name: &str, role: &str) -> String {
@@ -283,4 +283,49 @@ async fn a_session_of_another_site_can_write_nothing() {
     };
     let answer = Answer::of(request("http://evil.example")).await;
     assert!([401, 403].contains(&answer.status), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn events_tell_what_an_operator_does_and_what_callers_get() {
+    let app = TestApp::start().await;
+    let token = app.operator_token("root", "admin").await;
+    let mut events =
+        app.client.get(app.url("/api/admin/events")).bearer_auth(&token).send().await.expect("a stream");
+    let force = app.client.post(app.url("/api/admin/breakers/a/force-open")).bearer_auth(&token);
+    force
+        .header("content-type", "application/json")
+        .body(r#"{"seconds": 5}"#)
+        .send()
+        .await
+        .expect("an answer");
+    app.set("b", "429");
+    app.generate().await;
+    let mut text = String::new();
+    while !text.contains("event: task") {
+        let chunk = events.chunk().await.expect("the stream goes on").expect("and on");
+        text.push_str(&String::from_utf8_lossy(&chunk));
+    }
+    let order: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(order, ["breaker", "cooldown", "task"], "{text}");
+    assert!(text.contains(r#""by":"root""#) && text.contains(r#""model":"c""#), "{text}");
+}
+
+#[tokio::test]
+async fn a_pool_that_keeps_texts_keeps_them_sealed_and_shows_them_to_operators() {
+    let app = TestApp::with(Plan { pool: json!({"store_content": true}), size: 1, ..Plan::default() }).await;
+    let token = app.operator_token("root", "admin").await;
+    app.completion(json!({"messages": [{"role": "user", "content": "a secret plan"}]}))
+        .send()
+        .await
+        .expect("an answer");
+    let (task, _) = app.last_task().await;
+    assert!(!task.request_summary.expect("a summary").contains("secret plan"), "sealed");
+    let shown =
+        Answer::of(app.client.get(app.url(&format!("/api/admin/tasks/{}", task.id))).bearer_auth(&token))
+            .await;
+    assert_eq!(
+        shown.body["request_summary"]["content"]["messages"][0]["content"], "a secret plan",
+        "{}",
+        shown.body
+    );
 }

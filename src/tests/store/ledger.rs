@@ -1,6 +1,7 @@
 //! The ledger: begin, attempt, end; refusals; exactly once, whatever happens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay::ledger::{
     AttemptBegin, AttemptEnd, AttemptKind, AttemptStatus, Ledger, Micros, Options, Prices, Refused,
@@ -9,7 +10,7 @@ use forebay::ledger::{
 use forebay::store::{Store, new_id};
 use forebay_engine::{AccountId, Capability, Class, ModelId, Usage};
 
-use crate::databases::{Database, on_both};
+use crate::databases::{Database, on_both, sqlite};
 
 fn task(caller: &str, hold: i64) -> TaskBegin {
     TaskBegin {
@@ -550,4 +551,32 @@ async fn o3_a_slow_database_bounds_what_is_begun_and_loses_nothing_answered() {
         assert_sums(&store, &database).await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlites_log_is_copied_while_the_ledger_goes_on_writing() {
+    let database = sqlite();
+    let store = database.open().await;
+    caller(&database, "c", 1_000_000).await;
+    let ledger = ledger(&store).await;
+    let file = store.sqlite_file().expect("a file");
+    let length = || std::fs::metadata(&file).expect("it is there").len();
+    let before = length();
+    let one = async || {
+        let begin = task("c", 100);
+        let id = begin.id.clone();
+        ledger.begin(begin, attempt(&id, 1)).await.expect("begun");
+        ledger.end(end(&id, TaskStatus::Succeeded, Some(30))).await;
+    };
+    for _ in 0..14 {
+        futures::future::join_all((0..100).map(|_| one())).await;
+    }
+    // Nothing tells of a copy but the file itself, which is written to by nothing else.
+    let copied = async {
+        while length() < before + 500_000 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), copied).await.expect("the log is copied");
+    assert_sums(&store, &database).await;
 }
