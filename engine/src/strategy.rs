@@ -169,31 +169,26 @@ impl<'b, T> Ballot<'b, T> {
         (self.take)(lighter).or_else(|| (self.take)(other))
     }
 
-    /// The cheapest for the request's shape; equally cheap ones proportional to weight.
+    /// The cheapest for the request's shape; equally cheap ones proportional to weight. As with
+    /// [`Self::by_weight`], those that can't serve are looked for only after a few draws have met them.
     fn lowest_cost(&self) -> Option<T> {
-        // Somebody else may take what was looked at; then it is looked at no more.
-        (0..self.tier.members.len()).find_map(|_| (self.take)(self.cheapest()?))
-    }
-
-    /// In one pass: of equals so far, each is held with the chance that its weight gives it.
-    fn cheapest(&self) -> Option<&'b Arc<Member>> {
         let shape = Shape::of(&self.wish.expected);
-        let mut best: Option<(u128, u64, &Arc<Member>)> = None;
-        for (member, rates) in self.tier.members.iter().zip(&self.tier.rates) {
-            let cost = shape.costs(rates);
-            if best.is_some_and(|(lowest, ..)| cost > lowest) || !self.is_usable(member) {
-                continue;
-            }
-            let weight = u64::from(member.weight.get());
-            best = match best {
-                Some((lowest, equals, held)) if lowest == cost => {
-                    let wins = self.random.below(equals + weight) < weight;
-                    Some((lowest, equals + weight, if wins { member } else { held }))
-                }
-                _ => Some((cost, weight, member)),
-            };
-        }
-        best.map(|(.., member)| member)
+        let priced = || {
+            let members = self.tier.members.iter().zip(&self.tier.rates);
+            members.map(|(member, rates)| (shape.costs(rates), member))
+        };
+        let cheapest = Cheapest::of(priced());
+        let drawn = (0..QUICK_DRAWS).find_map(|_| {
+            let member = cheapest.draw(self.random)?;
+            self.zone.holds(member.region.as_ref()).then(|| (self.take)(member)).flatten()
+        });
+        // Somebody else may take what was looked at; then it is looked at no more.
+        drawn.or_else(|| {
+            (0..self.tier.members.len()).find_map(|_| {
+                let usable = priced().filter(|(_, member)| self.is_usable(member));
+                (self.take)(Cheapest::of(usable).draw(self.random)?)
+            })
+        })
     }
 
     fn usable(&self) -> Vec<&'b Arc<Member>> {
@@ -202,6 +197,44 @@ impl<'b, T> Ballot<'b, T> {
 
     fn is_usable(&self, member: &Member) -> bool {
         self.zone.holds(member.region.as_ref()) && self.pool.is_usable(member, self.wish, self.now)
+    }
+}
+
+/// Those of some members that cost least, and the sum of their weights.
+#[derive(Default)]
+struct Cheapest<'m> {
+    cost: u128,
+    members: Vec<&'m Arc<Member>>,
+    weights: u64,
+}
+
+impl<'m> Cheapest<'m> {
+    fn of(priced: impl Iterator<Item = (u128, &'m Arc<Member>)>) -> Self {
+        let mut cheapest = Self::default();
+        for (cost, member) in priced {
+            if cheapest.members.is_empty() || cost < cheapest.cost {
+                cheapest.members.clear();
+                cheapest.weights = 0;
+                cheapest.cost = cost;
+            }
+            if cost == cheapest.cost {
+                cheapest.members.push(member);
+                cheapest.weights += u64::from(member.weight.get());
+            }
+        }
+        cheapest
+    }
+
+    /// One of them, proportional to weight; `None` where there are none.
+    fn draw(&self, random: &dyn Random) -> Option<&'m Arc<Member>> {
+        let mut point = random.below(self.weights.max(1));
+        let hit = self.members.iter().find(|member| {
+            let weight = u64::from(member.weight.get());
+            let is_hit = point < weight;
+            point = point.saturating_sub(weight);
+            is_hit
+        });
+        hit.copied()
     }
 }
 
