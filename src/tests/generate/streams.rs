@@ -309,10 +309,8 @@ async fn s13_a_stream_of_ten_minutes_is_never_cut_by_an_attempt_limit() {
     assert_eq!(streamed.text(), (0..20).map(|n| format!("{n} ")).collect::<String>());
 }
 
-#[tokio::test]
-async fn s13_a_caller_that_reads_nothing_for_a_minute_has_left() {
-    let app = TestApp::start().await;
-    app.set("a", "bulk-400");
+/// A stream that has begun to arrive, on a socket that nobody reads unless the test does.
+async fn begun(app: &TestApp) -> TcpStream {
     let mut socket = TcpStream::connect(app.addr).await.expect("a connection");
     let body = streaming().to_string();
     let request = format!(
@@ -323,6 +321,14 @@ async fn s13_a_caller_that_reads_nothing_for_a_minute_has_left() {
     socket.write_all(request.as_bytes()).await.expect("it is sent");
     let mut some = [0; 1_024];
     socket.read_exact(&mut some).await.expect("it begins");
+    socket
+}
+
+#[tokio::test]
+async fn s13_a_caller_that_reads_nothing_for_a_minute_has_left() {
+    let app = TestApp::start().await;
+    app.set("a", "bulk-400");
+    let _socket = begun(&app).await;
     // From here on nobody reads. Once every buffer in between is full, a minute is too long.
     eventually("the end of the stream", || {
         app.clock.advance(Duration::from_secs(31));
@@ -340,16 +346,7 @@ async fn s13_a_caller_that_reads_nothing_for_a_minute_has_left() {
 async fn s12_a_slow_caller_slows_the_upstream_and_reads_everything() {
     let app = TestApp::start().await;
     app.set("a", "bulk-400");
-    let mut socket = TcpStream::connect(app.addr).await.expect("a connection");
-    let body = streaming().to_string();
-    let request = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
-        app.seeded.token,
-        body.len()
-    );
-    socket.write_all(request.as_bytes()).await.expect("it is sent");
-    let mut some = [0; 1_024];
-    socket.read_exact(&mut some).await.expect("it begins");
+    let mut socket = begun(&app).await;
     // Nobody reads: the upstream can't get rid of its 26 MB.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(app.sim.visits("a").open, 1);

@@ -1,7 +1,6 @@
 //! The ledger: begin, attempt, end; refusals; exactly once, whatever happens.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay::ledger::{
     AttemptBegin, AttemptEnd, AttemptKind, AttemptStatus, Ledger, Micros, Options, Prices, Refused,
@@ -10,6 +9,7 @@ use forebay::ledger::{
 use forebay::store::{Store, new_id};
 use forebay_engine::{AccountId, Capability, Class, ModelId, Usage};
 
+use crate::app::eventually;
 use crate::databases::{Database, on_both, sqlite};
 
 fn task(caller: &str, hold: i64) -> TaskBegin {
@@ -572,11 +572,6 @@ async fn sqlites_log_is_copied_while_the_ledger_goes_on_writing() {
         futures::future::join_all((0..100).map(|_| one())).await;
     }
     // Nothing tells of a copy but the file itself, which is written to by nothing else.
-    let copied = async {
-        while length() < before + 500_000 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), copied).await.expect("the log is copied");
+    eventually("a copy of the log", || length() >= before + 500_000).await;
     assert_sums(&store, &database).await;
 }
