@@ -44,7 +44,7 @@ use crate::ledger::Ledger;
 use crate::results::Results;
 use crate::store::events::BreakerEvents;
 use crate::store::{Store, StoreError};
-use crate::telemetry::{Metrics, News, Scraped, Telemetry};
+use crate::telemetry::{Events, Metrics, Scraped, Telemetry};
 use crate::upstream::HttpUpstream;
 use crate::web::{Ports, WebOptions};
 
@@ -155,8 +155,8 @@ impl Server {
         };
         let ledger = Ledger::start(store.clone(), node.clone(), options).await?;
         let breaker_events = BreakerEvents::start(store.clone(), &node);
-        let news = News::new();
-        let telemetry = Arc::new(Telemetry::new(metrics.clone(), breaker_events.clone(), news.clone()));
+        let events = Events::new();
+        let telemetry = Arc::new(Telemetry::new(metrics.clone(), breaker_events.clone(), events.clone()));
         let engine = Engine::new(catalog.clone(), clock.clone(), outside.random.clone(), telemetry);
 
         let draining = Arc::new(AtomicBool::new(false));
@@ -169,7 +169,7 @@ impl Server {
             ledger.clone(),
             catalog.clone(),
             metrics.clone(),
-            news.clone(),
+            events.clone(),
             results.clone(),
             draining.clone(),
             work.clone(),
@@ -180,10 +180,10 @@ impl Server {
             operators: auth::Operators::new(store.clone()),
             state: state.clone(),
             trial: upstream,
-            news,
+            events,
             clock: clock.clone(),
             random: outside.random.clone(),
-            events: breaker_events,
+            breaker_events,
             time_zone: settings.time_zone.clone(),
             public_url: public_url.clone(),
             trusted_proxies: settings.trusted_proxies.clone(),

@@ -93,11 +93,11 @@ impl Admin {
     }
 
     fn record(&self, by: &str, model: &ModelTarget, transition: Transition) {
-        self.news.tell("breaker", || {
+        self.events.tell("breaker", || {
             json!({"model": &*model.name, "from": transition.from.as_str(), "to": transition.to.as_str(),
                    "cause": transition.cause.as_str(), "by": by})
         });
-        self.events.record(BreakerEvent {
+        self.breaker_events.record(BreakerEvent {
             at: ms(transition.at),
             model_id: model.id.to_string(),
             model: model.name.to_string(),

@@ -63,7 +63,7 @@ pub(super) async fn events(
     let Query(query) = query.map_err(AdminError::query)?;
     let since = query.since.as_deref().map(|text| parse("since", text, &admin.time_zone)).transpose()?;
     let limit = AdminError::page_limit(query.limit, 100)?;
-    let events = admin.events.since(since.unwrap_or_default(), limit).await?;
+    let events = admin.breaker_events.since(since.unwrap_or_default(), limit).await?;
     Ok(Json(json!({ "events": events.iter().map(event_json).collect::<Vec<_>>() })))
 }
 

@@ -9,7 +9,7 @@ mod breakers;
 mod callers;
 mod configuration;
 mod error;
-mod news;
+mod events;
 mod operator;
 mod pools;
 mod tasks;
@@ -31,7 +31,7 @@ use crate::auth::throttle::Throttle;
 use crate::catalog::Catalog;
 use crate::exchange::Trial;
 use crate::ledger::{BreakerEvents, Ledger};
-use crate::telemetry::News;
+use crate::telemetry::Events;
 
 pub use error::AdminError;
 
@@ -51,13 +51,13 @@ pub struct Parts {
     /// Small calls to upstreams.
     pub trial: Arc<dyn Trial>,
     /// What happens, as it happens.
-    pub news: News,
+    pub events: Events,
     /// The engine's clock.
     pub clock: Arc<dyn Clock>,
     /// For dry picks.
     pub random: Arc<dyn Random>,
     /// Where changes of breakers are written down.
-    pub events: BreakerEvents,
+    pub breaker_events: BreakerEvents,
     /// FOREBAY_TIME_ZONE.
     pub time_zone: TimeZone,
     /// FOREBAY_PUBLIC_URL.
@@ -110,7 +110,7 @@ impl Admin {
             .route("/accounts/{name}", configuration::rows(Section::Accounts))
             .route("/accounts/{name}/clear-cooldown", post(accounts::clear_cooldown))
             .route("/accounts/{name}/test", post(trials::account))
-            .route("/events", get(news::stream))
+            .route("/events", get(events::stream))
             .route("/callers", get(callers::list))
             .route("/callers/{name}", configuration::rows(Section::Callers))
             .route("/callers/{name}/tokens", post(callers::create_token))

@@ -235,7 +235,7 @@ impl Admin {
         let id = ModelId(row.id.as_str().into());
         let state = self.state.model(&id, BreakerPolicy::default());
         let view = state.breaker.view(now);
-        let event = self.events.newest(&row.id);
+        let event = self.breaker_events.newest(&row.id);
         let recent = state.recent(now);
         let mut cooldowns: Vec<ShownCooldown> =
             shown_cooldown(&state.cooldown, None, Some(&row.name), now).into_iter().collect();

@@ -198,7 +198,7 @@ impl TasksPort for Admin {
     fn detail<'a>(&'a self, id: &'a str) -> PortFuture<'a, shown_as::TaskDetail> {
         Box::pin(async move {
             let (task, mut attempts) = self.task_and_attempts(id).await?;
-            let events = self.events.of_task(id).await.map_err(AdminError::from)?;
+            let events = self.breaker_events.of_task(id).await.map_err(AdminError::from)?;
             let cost = platform_cost(&attempts);
             let attempts_capped = attempts.len() > ATTEMPTS;
             attempts.truncate(ATTEMPTS);

@@ -33,7 +33,7 @@ use crate::catalog::{Caller, Catalog, Snapshot};
 use crate::exchange::ModelUpstream;
 use crate::ledger::Ledger;
 use crate::results::Results;
-use crate::telemetry::{Metrics, News};
+use crate::telemetry::{Events, Metrics};
 
 /// What the public surface stands on; clones share it.
 pub struct Gateway<U> {
@@ -42,7 +42,7 @@ pub struct Gateway<U> {
     ledger: Ledger,
     catalog: Arc<Catalog>,
     metrics: Arc<Metrics>,
-    news: News,
+    events: Events,
     results: Results,
     keys: Arc<Keys>,
     draining: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ impl<U> Clone for Gateway<U> {
             ledger: self.ledger.clone(),
             catalog: self.catalog.clone(),
             metrics: self.metrics.clone(),
-            news: self.news.clone(),
+            events: self.events.clone(),
             results: self.results.clone(),
             keys: self.keys.clone(),
             draining: self.draining.clone(),
@@ -81,7 +81,7 @@ impl<U: ModelUpstream> Gateway<U> {
         ledger: Ledger,
         catalog: Arc<Catalog>,
         metrics: Arc<Metrics>,
-        news: News,
+        events: Events,
         results: Results,
         draining: Arc<AtomicBool>,
         work: Arc<Work>,
@@ -92,7 +92,7 @@ impl<U: ModelUpstream> Gateway<U> {
             ledger,
             catalog,
             metrics,
-            news,
+            events,
             results,
             keys: Arc::default(),
             draining,

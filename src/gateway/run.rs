@@ -348,7 +348,7 @@ impl<U: ModelUpstream> Running<U> {
         if let Some(charge) = end.charge {
             metrics.charged(self.asked.pool(), charge);
         }
-        self.gateway.news.tell("task", || {
+        self.gateway.events.tell("task", || {
             json!({"task_id": end.task_id, "status": end.status.as_str(), "pool": self.asked.pool().map(GroupKey::as_str),
                    "asked": self.asked.asked, "capability": self.asked.capability().as_str(), "model": end.final_model})
         });

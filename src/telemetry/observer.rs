@@ -8,7 +8,7 @@ use forebay_engine::{BreakerState, Class, GroupKey, Member, Observer};
 
 use serde_json::json;
 
-use super::{Metrics, News};
+use super::{Events, Metrics};
 use crate::store::events::{BreakerEvent, BreakerEvents};
 
 fn rfc3339(at: Moment) -> Option<String> {
@@ -20,13 +20,13 @@ fn rfc3339(at: Moment) -> Option<String> {
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     breaker_events: BreakerEvents,
-    news: News,
+    events: Events,
 }
 
 impl Telemetry {
-    /// Counts in `metrics`, writes transitions to `breaker_events`, and tells `news`.
-    pub const fn new(metrics: Arc<Metrics>, breaker_events: BreakerEvents, news: News) -> Self {
-        Self { metrics, breaker_events, news }
+    /// Counts in `metrics`, writes transitions to `breaker_events`, and tells `events`.
+    pub const fn new(metrics: Arc<Metrics>, breaker_events: BreakerEvents, events: Events) -> Self {
+        Self { metrics, breaker_events, events }
     }
 }
 
@@ -40,7 +40,7 @@ impl Observer for Telemetry {
         } else {
             tracing::info!(model, cause, from = %transition.from, to = %transition.to, "breaker moved");
         }
-        self.news.tell("breaker", || {
+        self.events.tell("breaker", || {
             json!({"model": model, "from": transition.from.as_str(), "to": transition.to.as_str(), "cause": cause,
                    "class": moved.class.map(forebay_engine::Class::as_str), "task_id": moved.task, "attempt": moved.attempt})
         });
@@ -69,7 +69,7 @@ impl Observer for Telemetry {
     fn cooled(&self, member: &Member, account: Option<&str>, class: Class, until: Moment) {
         let seconds = until.as_millis() / 1_000;
         tracing::warn!(model = %member.name, account, %class, until = seconds, "set aside");
-        self.news.tell("cooldown", || {
+        self.events.tell("cooldown", || {
             json!({"model": &*member.name, "account": account, "class": class.as_str(), "until": rfc3339(until)})
         });
     }

@@ -35,14 +35,14 @@ async fn world(database: &Database) -> World {
     let ledger = Ledger::start(store.clone(), "node-1", Options::default()).await.expect("the ledger starts");
     let admin = Admin::new(Parts {
         trial: Arc::new(forebay::upstream::HttpUpstream::new(catalog.clone())),
-        news: forebay::telemetry::News::new(),
+        events: forebay::telemetry::Events::new(),
         catalog,
         ledger,
         operators: forebay::auth::Operators::new(store.clone()),
         state,
         clock,
         random: Arc::new(ThreadRandom),
-        events: BreakerEvents::start(store.clone(), "node-1"),
+        breaker_events: BreakerEvents::start(store.clone(), "node-1"),
         time_zone: jiff::tz::TimeZone::UTC,
         public_url: "http://forebay.test".into(),
         trusted_proxies: Vec::new(),

@@ -17,9 +17,9 @@ pub struct Event {
 
 /// Where things that happen are told; clones share it.
 #[derive(Clone, Debug)]
-pub struct News(broadcast::Sender<Event>);
+pub struct Events(broadcast::Sender<Event>);
 
-impl News {
+impl Events {
     /// Nobody listens yet.
     pub fn new() -> Self {
         Self(broadcast::Sender::new(BACKLOG))
@@ -39,7 +39,7 @@ impl News {
     }
 }
 
-impl Default for News {
+impl Default for Events {
     fn default() -> Self {
         Self::new()
     }

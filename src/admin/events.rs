@@ -21,15 +21,15 @@ pub(super) async fn stream(
     _: Viewer,
     State(admin): State<Admin>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = futures::stream::unfold(admin.news.listen(), async |mut news| {
-        let event = match news.recv().await {
+    let told = futures::stream::unfold(admin.events.listen(), async |mut events| {
+        let event = match events.recv().await {
             Ok(event) => Event::default().event(event.kind).data(event.data.to_string()),
             Err(RecvError::Lagged(missed)) => {
                 Event::default().event("missed").data(json!({ "events": missed }).to_string())
             }
             Err(RecvError::Closed) => return None,
         };
-        Some((Ok(event), news))
+        Some((Ok(event), events))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
